@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "backbone/family.h"
+#include "backbone/open_model.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/device.h"
@@ -49,6 +50,11 @@ class Group {
   // the slot. Changes nothing on error. Errors: kInvalidArgument (does not fit the group),
   // kCorrupt, kNotFound, kUnsupported, kResourceExhausted (no free slot, no memory).
   virtual Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) = 0;
+  // As admit(), for a model that is open already, which it consumes. By default it is opened again.
+  virtual Result<uint32_t> admit_opened(backbone::OpenedModel model,
+                                        const model::Progress& progress) {
+    return admit(model.checkpoint.directory(), progress);
+  }
   // REQUIRES: the slot is admitted, and no current or later segment names it.
   virtual void release(uint32_t slot) = 0;
   // Returns the model in a slot; nullptr: the slot is free. Lock-free.

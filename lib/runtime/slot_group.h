@@ -22,6 +22,10 @@ class SlotGroup : public Kind {
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) final {
     return tenants_->admit(directory, progress);
   }
+  Result<uint32_t> admit_opened(backbone::OpenedModel model,
+                                const model::Progress& progress) final {
+    return tenants_->admit_opened(std::move(model), progress);
+  }
   void release(uint32_t slot) final { tenants_->release(slot); }
   const model::TenantModel* model(uint32_t slot) const noexcept final {
     return tenants_->model(slot);

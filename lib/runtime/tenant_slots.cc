@@ -15,6 +15,18 @@ namespace {
 // Progress after the model is compared with the group's, and after its weights are packed.
 constexpr double kComparedShare = 0.2, kPackedShare = 0.95;
 
+// Third-party code and containers may throw on a very large or malformed file.
+template <class Load>
+Result<uint32_t> guarded(const std::string& directory, Load&& load) {
+  try {
+    return load();
+  } catch (const std::bad_alloc&) {
+    return fail(Code::kResourceExhausted, fmt::format("{}: no memory to load it", directory));
+  } catch (const std::exception& e) {
+    return fail(Code::kInternal, fmt::format("{}: {}", directory, e.what()));
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TenantSlots>> TenantSlots::create(device::Device& device,
@@ -50,14 +62,17 @@ std::vector<model::WeightKind> TenantSlots::kinds_of(const model::BackboneSpec& 
 }
 
 Result<uint32_t> TenantSlots::admit(const std::string& directory, const model::Progress& progress) {
-  // Third-party code and containers may throw on a very large or malformed file.
-  try {
-    return try_admit(directory, progress);
-  } catch (const std::bad_alloc&) {
-    return fail(Code::kResourceExhausted, fmt::format("{}: no memory to load it", directory));
-  } catch (const std::exception& e) {
-    return fail(Code::kInternal, fmt::format("{}: {}", directory, e.what()));
-  }
+  return guarded(directory, [&]() -> Result<uint32_t> {
+    if (progress) progress("reading " + directory, 0);
+    ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(directory));
+    return try_admit(opened, progress);
+  });
+}
+
+Result<uint32_t> TenantSlots::admit_opened(backbone::OpenedModel model,
+                                           const model::Progress& progress) {
+  const std::string directory = model.checkpoint.directory();
+  return guarded(directory, [&] { return try_admit(model, progress); });
 }
 
 Result<std::shared_ptr<const uint32_t>> TenantSlots::borrow_slot() {
@@ -82,13 +97,12 @@ void TenantSlots::release(uint32_t slot) {
   weight_bytes_ = weights_->used_bytes() + head_bytes_;
 }
 
-Result<uint32_t> TenantSlots::try_admit(const std::string& directory,
+Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
                                         const model::Progress& progress) {
+  const std::string directory = opened.checkpoint.directory();
   const auto report = [&](const std::string& stage, double fraction) {
     if (progress) progress(stage, fraction);
   };
-  report("reading " + directory, 0);
-  ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(directory));
   if (Status fits = model::check_fits(spec_, opened.spec); !fits)
     return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
                                                directory, fits.error().message));

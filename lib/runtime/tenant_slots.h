@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backbone/family.h"
+#include "backbone/open_model.h"
 #include "model/weight_store.h"
 #include "runtime/admitted_tenant.h"
 #include "runtime/group.h"
@@ -38,8 +39,9 @@ class TenantSlots {
     return backbone::gemms(family_, spec_, fusion_mode_);
   }
 
-  // Group::admit and Group::release.
+  // Group::admit, Group::admit_opened and Group::release.
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress);
+  Result<uint32_t> admit_opened(backbone::OpenedModel model, const model::Progress& progress);
   void release(uint32_t slot);
 
   // Returns a slot of weights() that a pass may read: an admitted tenant's, or a free one, whose
@@ -65,7 +67,7 @@ class TenantSlots {
               const model::BackboneSpec& spec, const GroupOptions& options,
               backbone::FusionMode fusion_mode);
   std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const;
-  Result<uint32_t> try_admit(const std::string& directory, const model::Progress& progress);
+  Result<uint32_t> try_admit(backbone::OpenedModel& opened, const model::Progress& progress);
 
   device::Device& device_;
   const backbone::Family& family_;

@@ -179,7 +179,8 @@ class TenantService final : public control::Appliance {
   Result<Model> try_load(const tenant::Record& record, const tenant::Version& version,
                          const control::Progress& progress);
   Result<Model> load_into(uint16_t group, const tenant::Record& record,
-                          const tenant::Version& version, const control::Progress& progress);
+                          const tenant::Version& version, backbone::OpenedModel opened,
+                          const control::Progress& progress);
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;

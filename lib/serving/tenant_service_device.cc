@@ -69,11 +69,12 @@ Status TenantService::move_group(uint16_t number, device::Device& to,
   const auto load_again = [&](const tenant::Record& record,
                               const tenant::Version& version) -> Result<Model> {
     try {
+      ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(version.model_dir));
       if (!target) {
         const execution::GroupStage& stage = *stages_[number];
         ITIF_ASSIGN(target, make_group(stage.name(), stage.group().spec(), to));
       }
-      auto fresh = load_into(*target, record, version, progress);
+      auto fresh = load_into(*target, record, version, std::move(opened), progress);
       if (!fresh && !stages_[*target])
         target.reset();  // load_into() dropped the group, which was still empty
       return fresh;

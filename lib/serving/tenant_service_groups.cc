@@ -220,16 +220,18 @@ Result<TenantService::Model> TenantService::try_load(const tenant::Record& recor
                                                      const tenant::Version& version,
                                                      const control::Progress& progress) try {
   if (cancelled_.load()) return stopping();
-  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(version.model_dir));
-  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(record.group, spec));
+  if (progress) progress("reading " + version.model_dir, 0);
+  // Creating a group reserves memory for the architecture, so first check that the model opens.
+  ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(version.model_dir));
+  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(record.group, opened.spec));
   if (!found) {
-    // Creating a group reserves memory for the architecture, so first check that the model opens.
-    ITIF_TRY(backbone::open_model(version.model_dir));
-    ITIF_ASSIGN(found, start_group(record.group, spec, progress));
+    ITIF_ASSIGN(found, start_group(record.group, opened.spec, progress));
   }
   while (is_full(*found) && free_previous(*found)) {
   }
-  return load_into(*found, record, version, progress);
+  return load_into(*found, record, version, std::move(opened), progress);
+} catch (const std::bad_alloc&) {
+  return fail(Code::kResourceExhausted, fmt::format("{}: no memory to load it", version.model_dir));
 } catch (const std::exception& e) {
   return unexpected_failure(version.model_dir, e);
 }
@@ -246,9 +248,10 @@ bool TenantService::is_full(uint16_t group) const {
 
 Result<TenantService::Model> TenantService::load_into(uint16_t number, const tenant::Record& record,
                                                       const tenant::Version& version,
+                                                      backbone::OpenedModel opened,
                                                       const control::Progress& progress) {
   runtime::Group& group = stages_[number]->group();
-  auto slot = group.admit(version.model_dir, [&](const std::string& stage, double fraction) {
+  auto slot = group.admit_opened(std::move(opened), [&](const std::string& stage, double fraction) {
     if (cancelled_.load()) throw Cancelled();
     if (progress) progress(stage, fraction);
   });

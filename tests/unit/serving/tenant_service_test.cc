@@ -1,4 +1,7 @@
 // The tenant service: admission, update, removal, drain, cancellation.
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include "tenant_service_fixture.h"
 
 #include <filesystem>
@@ -74,6 +77,19 @@ TEST_F(TenantServiceTest, MissingWeightsMakeNoGroup) {
   EXPECT_TRUE(groups.empty()) << "memory was reserved for a model without weights";
   EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
   std::filesystem::remove_all(dir);
+}
+
+TEST_F(TenantServiceTest, ModelOfANewGroupIsOpenedOnce) {
+  const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  const std::string weights = settings(1).model_dir + "/model.safetensors";
+  ASSERT_GE(::inotify_add_watch(events, weights.c_str(), IN_OPEN | IN_CLOSE), 0);
+  ASSERT_TRUE(admit(settings(1)));
+  EXPECT_EQ(groups.size(), 1u);
+  char buffer[4096];
+  const ssize_t bytes = ::read(events, buffer, sizeof buffer);
+  // Equal events that follow each other would be merged.
+  EXPECT_EQ(bytes, static_cast<ssize_t>(2 * sizeof(inotify_event))) << "opened and closed";
+  ::close(events);
 }
 
 TEST_F(TenantServiceTest, ExceptionOfALibraryFailsOnlyItsTenant) {
