@@ -193,6 +193,24 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
   return fill(slot, no_match(), kinds, checkpoint, on_kind);
 }
 
+uint64_t WeightStore::loading_bytes(const Match& match, const std::vector<WeightKind>& kinds,
+                                    const Checkpoint& checkpoint) const {
+  if (match.slot) return 0;
+  uint64_t most = 0;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (match.same[memory_of_[i]].has_value()) continue;
+    uint64_t bytes = 0;
+    for (const Source& source : kinds[i].sources)
+      if (!source.names.empty())
+        if (const TensorEntry* tensor = checkpoint.find(checkpoint.choose(source.names)))
+          bytes += tensor->end - tensor->begin;
+    if (kinds[i].storage == Storage::kMatrix)
+      bytes += elements(kinds_[i]) * dtype_bytes(device_.info().compute.weights);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 // The sources of a kind in host memory.
 struct WeightStore::Tensors {
   std::vector<HostTensor> tensors;

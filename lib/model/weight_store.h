@@ -68,6 +68,11 @@ class WeightStore {
   // Returns a match with nothing: add() then takes memory for all weights.
   Match no_match() const;
 
+  // Returns the host memory that add() takes while it loads: at most one kind's tensors as in the
+  // checkpoint, and the converted copy that is packed.
+  uint64_t loading_bytes(const Match& match, const std::vector<WeightKind>& kinds,
+                         const Checkpoint& checkpoint) const;
+
   // Returns a slot that holds the model's weights: that of the match with one more holder, or a
   // free one, loaded as far as it does not share. Changes nothing on error. REQUIRES: the store is
   // as match() found it. Errors: kResourceExhausted (no free slot, no memory), those of load(),

@@ -129,13 +129,18 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
 
   // Checked before loading: packing gigabytes only to find no room for the last tensor would slow
   // the tenants that are served.
+  // Weights on their way to the host device take memory of the same machine.
+  const uint64_t loading_bytes =
+      device_.info().kind == "host" ? weights_->loading_bytes(match, kinds, opened.checkpoint) : 0;
   const uint64_t needed_bytes = match.new_bytes + model::head_bytes(opened.head) +
-                                HeadScratch::bytes_of(opened.head, options_);
+                                HeadScratch::bytes_of(opened.head, options_) + loading_bytes;
   if (const uint64_t left_bytes = device_.available_bytes(); needed_bytes > left_bytes)
-    return fail(Code::kResourceExhausted,
-                fmt::format("{} needs {} of the device's memory, of which {} are left: remove a "
-                            "tenant or raise device.memory",
-                            directory, format_bytes(needed_bytes), format_bytes(left_bytes)));
+    return fail(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {} of the device's memory ({} only while it loads), of which {} are "
+                    "left: remove a tenant or raise device.memory",
+                    directory, format_bytes(needed_bytes), format_bytes(loading_bytes),
+                    format_bytes(left_bytes)));
 
   // Releases the weights unless the tenant is published.
   struct SlotGuard {

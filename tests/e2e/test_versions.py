@@ -277,6 +277,26 @@ def test_a_version_without_memory_is_refused(new_appliance, namespaces, models):
         assert states(appliance, "small") == [(1, "active")]
 
 
+def test_memory_that_a_load_takes_for_a_while_counts(new_appliance, models):
+    appliance = new_appliance().start()
+    appliance.add_tenant("first", models(seed=1))
+    taken = appliance.ctl_json("group", "list")["groups"][0]
+    appliance.ctl("tenant", "remove", "first")
+    assert appliance.stop() == 0
+    needed = taken["weight_bytes"] + taken["workspace_bytes"]
+    table = 30522 * 128 * 4  # the largest tensor of the file
+    for spare, fits in ((table // 2, False), (2 * table, True)):
+        appliance.sections["device"]["memory"] = needed + spare
+        appliance.start()
+        if fits:
+            appliance.add_tenant("first", models(seed=1))
+        else:
+            with pytest.raises(CtlError, match="only while it loads"):
+                appliance.add_tenant("first", models(seed=1))
+            assert appliance.ctl_json("group", "list")["groups"] == []
+        assert appliance.stop() == 0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_kill_during_updates_leaves_a_consistent_registry(new_appliance, namespaces, models, seed):
     appliance = new_appliance().start()

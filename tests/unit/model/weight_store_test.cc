@@ -84,6 +84,8 @@ TEST(WeightStore, TenantsAreConcatenatedByWeightKind) {
   testing::TempDirectory first, second;
   const Checkpoint a = write_checkpoint(first, 3, 0);
   const Checkpoint b = write_checkpoint(second, 2, 100);
+  EXPECT_EQ(store->loading_bytes(store->no_match(), small_kinds(3), a), 2u * 4 * 2 * 4)
+      << "the matrix as it is in the file, and the copy that is packed";
   ASSERT_EQ(store->acquire().value(), 0u);
   ASSERT_EQ(store->acquire().value(), 1u);
   std::vector<size_t> reported;
