@@ -1,0 +1,81 @@
+// Finds what limits a group now, from counts of the last seconds. Pure functions.
+//
+// Source: GSLICE, section 3.2.1, which compares the time to aggregate a task's packets with its
+// processing times on CPU and GPU; extended by the network and the share, which GSLICE has as well,
+// and by clients that send too little.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace itif::telemetry {
+
+enum class Limit : uint8_t {
+  kNetwork,  // the link: requests arrive, or responses leave, too slowly; or it loses datagrams
+  kCpu,      // the workers' CPUs, or the group's thread
+  kDevice,   // the group's batches keep its device busy
+  kShare,    // its batches wait while other groups compute
+  kClients,  // it could serve more than clients send
+};
+inline constexpr Limit kLimits[] = {Limit::kNetwork, Limit::kCpu, Limit::kDevice, Limit::kShare,
+                                    Limit::kClients};
+// "network", "cpu", "device", "share", "clients".
+const char* limit_name(Limit limit) noexcept;
+
+// A group's load over an interval. Fractions are of the interval, from 0 to 1; times are means of
+// the requests answered in it.
+struct GroupLoad {
+  double interval_s = 0;
+  uint64_t answered = 0;            // requests with a result
+  uint64_t overloaded = 0;          // requests refused because they would wait, or waited, too long
+  uint32_t waiting = 0;             // requests in the group's queue, now
+  uint64_t received_datagrams = 0;  // of the whole appliance, as are the next two
+  uint64_t lost_datagrams = 0;      // by ports: received but not taken, or not sent
+  double worker_busy = 0;           // the busiest worker: time in polls that found work
+  double device_busy = 0;           // the group's batches computed
+  double turn_wait = 0;             // its batches waited for their turn
+  double batch_fullness = 0;        // mean batch, as a fraction of the largest allowed one
+  bool has_stages = false;          // the following are measured (telemetry.stages)
+  double arrive_ns = 0;             // stage reassembly
+  double queue_ns = 0;              // stages queue, plan and launch
+  double compute_ns = 0;
+  double send_ns = 0;
+  double total_ns = 0;
+};
+
+// Thresholds of the rules.
+struct LimitRules {
+  double saturated = 0.8;  // a worker or a device that is busy for this part of the time
+  double half_busy = 0.5;  // a device that is busy enough to be the cause of a backlog
+  double turns = 0.2;      // waits for turns, as a part of the time of batches
+  double backlog = 0.5;    // waits in the queue, as a part of the time of computing
+  double lost = 0.001;     // lost datagrams, as a part of all
+  double transfer = 0.5;   // arriving and leaving, as a part of the total time
+};
+
+struct Verdict {
+  Limit limit = Limit::kClients;
+  std::string because;  // one sentence with the figures that decided
+};
+
+// The first rule that applies decides:
+//   1. Requests wait: some were refused as overload, or the queue takes `backlog` of the computing
+//      time (without stages: some wait now). Then
+//      a. share, if waits for turns take `turns` of the batches' time;
+//      b. device, if batches run for `half_busy` of the time, waits for turns included;
+//      c. cpu otherwise: the group's thread, which prepares batches.
+//   2. Ports lose `lost` of the datagrams: cpu if a worker is saturated, else network.
+//   3. A worker is saturated: cpu.
+//   4. No request was answered: clients.
+//   5. Arriving and leaving take `transfer` of the total time: network.
+//   6. Batches run for `saturated` of the time, waits for turns included: share if waits take
+//      `turns` of that, else device.
+//   7. clients.
+Verdict find_limit(const GroupLoad& load, const LimitRules& rules = {});
+
+// GPU utilisation efficacy: throughput / latency, in requests per second and millisecond, as in the
+// paper's tables (α = 1). 0 without a latency.
+// Source: GSLICE, section 2.1.4.
+double gue(double requests_per_s, double latency_ns) noexcept;
+
+}  // namespace itif::telemetry

@@ -1,0 +1,181 @@
+// The rules that find what limits a group, in their order, and GSLICE's GUE.
+#include "telemetry/bottleneck.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace itif::telemetry {
+namespace {
+
+// A group that serves all that comes, at a fifth of what it could.
+GroupLoad calm() {
+  return {.interval_s = 1,
+          .answered = 100,
+          .received_datagrams = 1000,
+          .worker_busy = 0.1,
+          .device_busy = 0.2,
+          .has_stages = true,
+          .arrive_ns = 1e5,
+          .queue_ns = 2e5,
+          .compute_ns = 2e6,
+          .send_ns = 1e4,
+          .total_ns = 2.4e6};
+}
+GroupLoad backlogged() {
+  GroupLoad load = calm();
+  load.queue_ns = 6e6;
+  load.total_ns = 8.2e6;
+  load.device_busy = 0.97;
+  return load;
+}
+
+struct Scene {
+  const char* name;
+  GroupLoad load;
+  Limit limit;
+  const char* because;  // a part of it
+};
+
+template <class Edit>
+GroupLoad with(GroupLoad load, Edit edit) {
+  edit(load);
+  return load;
+}
+
+TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
+  const Scene scenes[] = {
+      {"calm", calm(), Limit::kClients, "20 %"},
+      {"nothing came", GroupLoad{.interval_s = 1, .has_stages = true}, Limit::kClients,
+       "no request"},
+      // Rule 1.
+      {"backlog", backlogged(), Limit::kDevice, "wait 6.00 ms for 2.00 ms"},
+      {"refused",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.overloaded = 7;
+              l.device_busy = 0.6;
+            }),
+       Limit::kDevice, "7 were refused"},
+      {"backlog and a share",
+       with(backlogged(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.3;
+              l.turn_wait = 0.7;
+            }),
+       Limit::kShare, "70 %"},
+      {"backlog, few waits for turns",
+       with(backlogged(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.9;
+              l.turn_wait = 0.1;
+            }),
+       Limit::kDevice, "100 %"},
+      {"backlog, idle device", with(backlogged(), [](GroupLoad& l) { l.device_busy = 0.2; }),
+       Limit::kCpu, "only 20 %"},
+      // A backlog comes before lost datagrams: the group cannot serve those that arrive.
+      {"backlog and losses", with(backlogged(), [](GroupLoad& l) { l.lost_datagrams = 500; }),
+       Limit::kDevice, ""},
+      {"backlog and a busy worker", with(backlogged(), [](GroupLoad& l) { l.worker_busy = 1; }),
+       Limit::kDevice, ""},
+      // Rule 2.
+      {"losses", with(calm(), [](GroupLoad& l) { l.lost_datagrams = 10; }), Limit::kNetwork,
+       "0.99 %"},
+      {"few losses",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.received_datagrams = 100'000;
+              l.lost_datagrams = 10;
+            }),
+       Limit::kClients, ""},
+      {"losses and a busy worker",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.lost_datagrams = 10;
+              l.worker_busy = 0.9;
+            }),
+       Limit::kCpu, "90 %"},
+      // Rule 3. A flood of bad datagrams: no request is answered.
+      {"busy worker",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.worker_busy = 0.85;
+              l.answered = 0;
+            }),
+       Limit::kCpu, "85 %"},
+      // Rule 5.
+      {"slow arrival",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.arrive_ns = 4e6;
+              l.total_ns = 6.3e6;
+            }),
+       Limit::kNetwork, "arrive for 4.00 ms"},
+      {"slow link to clients",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.send_ns = 4e6;
+              l.total_ns = 6.3e6;
+            }),
+       Limit::kNetwork, "leave for 4.00 ms"},
+      // Rule 6.
+      {"full device without a queue", with(calm(), [](GroupLoad& l) { l.device_busy = 0.9; }),
+       Limit::kDevice, "90 %"},
+      {"full device of others",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.5;
+              l.turn_wait = 0.4;
+            }),
+       Limit::kShare, "wait 44 %"},
+  };
+  for (const Scene& scene : scenes) {
+    const Verdict verdict = find_limit(scene.load);
+    EXPECT_EQ(limit_name(verdict.limit), std::string(limit_name(scene.limit)))
+        << scene.name << ": " << verdict.because;
+    EXPECT_NE(verdict.because.find(scene.because), std::string::npos)
+        << scene.name << ": " << verdict.because;
+  }
+}
+
+TEST(Bottleneck, WithoutStagesTheQueueDecides) {
+  GroupLoad load{.interval_s = 1, .answered = 10, .device_busy = 0.9};
+  EXPECT_EQ(find_limit(load).limit, Limit::kDevice);  // rule 6
+  load.device_busy = 0.6;
+  EXPECT_EQ(find_limit(load).limit, Limit::kClients);
+  load.waiting = 3;
+  const Verdict verdict = find_limit(load);
+  EXPECT_EQ(verdict.limit, Limit::kDevice);
+  EXPECT_NE(verdict.because.find("3 requests wait"), std::string::npos) << verdict.because;
+}
+
+// Without answers the queue's mean is unknown.
+TEST(Bottleneck, AnEmptyIntervalDividesByNothing) {
+  for (const bool has_stages : {false, true}) {
+    const Verdict verdict = find_limit({.has_stages = has_stages});
+    EXPECT_EQ(verdict.limit, Limit::kClients);
+    EXPECT_EQ(verdict.because.find("nan"), std::string::npos) << verdict.because;
+  }
+}
+
+TEST(Bottleneck, NamesAreDistinct) {
+  std::set<std::string> names;
+  for (const Limit limit : kLimits) names.insert(limit_name(limit));
+  EXPECT_EQ(names.size(), std::size(kLimits));
+  EXPECT_EQ(names.count("?"), 0u);
+}
+
+// GSLICE, Table 5: ResNet-50 in batches of 8 answers 816 images/s, each in 9.75 ms; VGG-19 in
+// batches of 32 answers 512 images/s, each in 63.12 ms.
+TEST(Gue, IsThroughputOverLatency) {
+  EXPECT_NEAR(gue(816, 9.75e6), 83.69, 0.005);
+  EXPECT_NEAR(gue(512, 63.12e6), 8.11, 0.005);
+  // Table 2: Alexnet under MPS has 235.75; section 4.4 says 460 images/s, thus 1.95 ms each.
+  EXPECT_NEAR(gue(460, 1.951e6), 235.8, 0.05);
+  EXPECT_EQ(gue(0, 5e6), 0);
+  EXPECT_EQ(gue(100, 0), 0);
+}
+
+}  // namespace
+}  // namespace itif::telemetry
