@@ -20,6 +20,13 @@
 
 namespace itif::device {
 
+// What Share::percent is a part of.
+enum class Division : uint8_t {
+  kNone,        // nothing: streams have no shares
+  kTime,        // the time while other streams compute; streams compute in turns
+  kProcessors,  // the multiprocessors, at all times
+};
+
 struct DeviceInfo {
   std::string kind;             // "host", "cuda"
   ComputeTypes compute = {};    // accumulation is f32
@@ -32,8 +39,7 @@ struct DeviceInfo {
   // Largest batch (rows, padding included) that is padded to a CUDA-graph bucket
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
-  // Streams have parts of its time (Share::percent).
-  bool divides_time = false;
+  Division division = Division::kNone;
   // The modes in which the device can run the GEMMs of several ranges. Their speeds may differ.
   std::vector<kernels::GemmMode> gemm_modes = {kernels::GemmMode::kSequential,
                                                kernels::GemmMode::kConcurrent};
@@ -216,9 +222,6 @@ class Stream {
   // Changes the stream's Share::percent, from one of the next launches on. Any thread. Does nothing
   // on devices whose streams have no share of the time.
   virtual void set_percent(double) noexcept {}
-  // Returns the time in which launches have computed, without waits for other streams' turns; 0:
-  // not known, or nothing waits for turns. Any thread.
-  virtual uint64_t computed_ns() const noexcept { return 0; }
   // Ends a graph segment: the launches since the last call are captured and replayed as one graph.
   virtual void end_graph_segment() {}
   // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder

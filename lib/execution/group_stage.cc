@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -35,7 +36,8 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(
   ITIF_ASSIGN(stage->ring_,
               pipeline::RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
   stage->inbox_.emplace(*stage->ring_, stage->counters_);
-  ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
+  ITIF_ASSIGN(auto stream, stage->make_stream(options.share));
+  stage->use_stream(std::move(stream));
   ITIF_ASSIGN(stage->executor_,
               stage->group_->make_executor(*stage->stream_, clock, options.executor));
   stage->count_cache();
@@ -103,7 +105,7 @@ Status GroupStage::change_share(const device::Share& share) {
   ITIF_ASSIGN(auto stream, make_stream(share));
   end_thread();
   executor_->use_stream(*stream);
-  stream_ = std::move(stream);
+  use_stream(std::move(stream));
   if (spin_choice_.sleeps_early()) stream_->sleep_early(true);
   next_bucket_ = 0;  // graphs belong to their stream
   leaves_loop_.store(false, std::memory_order_release);
@@ -213,6 +215,18 @@ size_t GroupStage::warm_up() noexcept {
   return 0;
 }
 
+void GroupStage::use_stream(std::unique_ptr<device::Stream> stream) noexcept {
+  stream_ = std::move(stream);
+  turn_waits_ = dynamic_cast<const device::TurnWaits*>(stream_.get());
+  turn_wait_ns_ = 0;
+}
+
+void GroupStage::count_turns() noexcept {
+  if (turn_waits_ == nullptr) return;
+  const uint64_t before_ns = std::exchange(turn_wait_ns_, turn_waits_->turn_wait_ns());
+  counters_.turn_wait_ns.add(turn_wait_ns_ - before_ns);
+}
+
 void GroupStage::count_cache() noexcept {
   const runtime::CacheFigures cache = executor_->cache();
   counters_.kv_blocks.set(cache.num_blocks);
@@ -236,7 +250,7 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.rows.add(figures.num_rows);
     counters_.tenants.add(figures.num_tenants);
     counters_.busy_ns.add(figures.execute_ns);
-    counters_.computed_ns.set(stream_->computed_ns());
+    count_turns();
     counters_.share_ask.set(static_cast<uint64_t>(executor_->share_ask()));
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "device/turn_waits.h"
 #include "execution/recent_batches.h"
 #include "execution/spin_choice.h"
 #include "pipeline/group_inbox.h"
@@ -128,6 +129,8 @@ class GroupStage final : private runtime::CompletionSink {
   void finish_batches() noexcept;
   size_t run_task() noexcept;
   size_t warm_up() noexcept;
+  void use_stream(std::unique_ptr<device::Stream> stream) noexcept;
+  void count_turns() noexcept;
   void count_cache() noexcept;
   void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
@@ -140,6 +143,8 @@ class GroupStage final : private runtime::CompletionSink {
   std::unique_ptr<pipeline::RequestRing> ring_;  // the stream rings its bell
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
+  const device::TurnWaits* turn_waits_ = nullptr;  // of stream_; null: it takes no turns
+  uint64_t turn_wait_ns_ = 0;                      // of stream_, when last counted
   std::unique_ptr<runtime::RequestExecutor> executor_;
   std::vector<pipeline::ReturnRing*> returns_;
   GroupStageOptions options_;

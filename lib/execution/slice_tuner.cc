@@ -48,7 +48,7 @@ SliceTuner::Reading SliceTuner::read(const GroupStage& stage) noexcept {
           .answered = c.answered.read(),
           .latency_ns = c.latency_ns.read(),
           .busy_ns = c.busy_ns.read(),
-          .computed_ns = c.computed_ns.read()};
+          .turn_wait_ns = c.turn_wait_ns.read()};
 }
 
 void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
@@ -73,9 +73,12 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
       .ask = static_cast<slice::Ask>(group.stage->counters().share_ask.read())};
   // On a device whose groups compute in turns, a group has the part of the time in which it had the
   // turn: more than its share while others are idle.
-  const double computed_ns = since(now.computed_ns, last.computed_ns);
-  if (computed_ns > 0 && seen.busy_ns > 0)
-    seen.share_percent = std::min(100.0, 100 * computed_ns / static_cast<double>(seen.busy_ns));
+  const bool has_turns = group.stage->device().info().division == device::Division::kTime;
+  if (has_turns && seen.busy_ns > 0) {
+    const double waited =
+        since(now.turn_wait_ns, last.turn_wait_ns) / static_cast<double>(seen.busy_ns);
+    seen.share_percent = 100 * std::clamp(1 - waited, 0.01, 1.0);
+  }
   control_.observe(group.id, seen);
   group.last = now;
   group.read_ns = now_ns;

@@ -56,7 +56,7 @@ class SliceTuner {
   struct Reading {
     uint64_t served = 0, refused = 0, waiting = 0;  // requests
     uint64_t answered = 0, latency_ns = 0;
-    uint64_t busy_ns = 0, computed_ns = 0;
+    uint64_t busy_ns = 0, turn_wait_ns = 0;
   };
   struct Group {
     uint32_t id;

@@ -55,7 +55,7 @@ GroupShares::Group* GroupShares::find(uint16_t number) {
 }
 
 void GroupShares::add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent) {
-  if (!stage.device().info().divides_time) return;
+  if (stage.device().info().division == device::Division::kNone) return;
   const std::lock_guard lock(mutex_);
   CHECK(!find(number));
   groups_.push_back({.number = number, .stage = &stage, .set_percent = set_percent});

@@ -1,8 +1,8 @@
-// Divides a device's time among its groups. A group has the share that control has set, or a part
+// Divides a device among its groups. A group has the share that control has set, or a part
 // of what these leave: equal parts, or parts that follow the groups' loads, which a thread of this
 // object decides twice a second (execution/slice_tuner.h).
 //
-// Only groups on devices that divide their time (DeviceInfo::divides_time) take part. Any thread.
+// Only groups on devices that can be divided (DeviceInfo::division) take part. Any thread.
 #pragma once
 
 #include <condition_variable>

@@ -169,7 +169,7 @@ Result<std::string> TenantService::set_scheduler(const std::string& group,
 Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t percent) {
   ITIF_ASSIGN(const uint16_t number, number_of(group));
   const device::DeviceInfo& device = stages_[number]->device().info();
-  if (!device.divides_time)
+  if (device.division == device::Division::kNone)
     return fail(
         Code::kUnsupported,
         fmt::format("group {} cannot have a share of its device: {} does not divide its time",

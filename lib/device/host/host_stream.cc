@@ -8,12 +8,13 @@
 #include "device/host/pool_wait.h"
 #include "device/stream/async_stream.h"
 #include "device/threads.h"
+#include "device/turn_waits.h"
 #include "kernels/host/launch.h"
 
 namespace itif::device {
 namespace {
 
-class HostStream final : public ImmediateStream {
+class HostStream final : public ImmediateStream, public TurnWaits {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
              const Share& share, std::unique_ptr<GemmLibrary::Runner> gemms, LazyMapping scratch,
@@ -37,7 +38,7 @@ class HostStream final : public ImmediateStream {
   }
 
   void set_percent(double percent) noexcept override { turns_.set_share(percent); }
-  uint64_t computed_ns() const noexcept override { return turns_.computed_ns(); }
+  uint64_t turn_wait_ns() const noexcept override { return turns_.waited_ns(); }
 
   void dispatch(kernels::Operator op) override {
     turns_.begin();

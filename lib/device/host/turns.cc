@@ -38,13 +38,15 @@ void TurnTaker::set_share(double share) noexcept {
 void TurnTaker::account() noexcept {
   const uint64_t now_ns = turns_->clock_.now_ns();
   virtual_ns_ += static_cast<double>(now_ns - since_ns_) / share_.load(std::memory_order_relaxed);
-  computed_ns_.store(computed_ns() + (now_ns - since_ns_), std::memory_order_relaxed);
   turns_->virtual_ns_ = std::max(turns_->virtual_ns_, virtual_ns_);
   since_ns_ = now_ns;
 }
 
-void TurnTaker::wait(std::unique_lock<std::mutex>& lock) noexcept {
+void TurnTaker::wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept {
   given_.wait(lock, [this] { return turns_->holder_ == this; });
+  const uint64_t until_ns = since_ns_;  // give() has set it
+  waited_ns_.store(waited_ns() + (until_ns - std::min(until_ns, from_ns)),
+                   std::memory_order_relaxed);
 }
 
 void TurnTaker::begin() noexcept {
@@ -59,7 +61,7 @@ void TurnTaker::begin() noexcept {
       turns_->waiting_.push_back(this);
       turns_->num_waiting_.store(static_cast<uint32_t>(turns_->waiting_.size()),
                                  std::memory_order_relaxed);
-      wait(lock);
+      wait(lock, turns_->clock_.now_ns());
     }
   }
   holds_ = true;
@@ -75,8 +77,9 @@ void TurnTaker::pass() noexcept {
     TurnTaker* next = turns_->next_waiting();
     if (next == nullptr || next->virtual_ns_ + static_cast<double>(kPartNs) >= virtual_ns_) return;
     turns_->waiting_.push_back(this);
+    const uint64_t from_ns = since_ns_;  // account() has set it
     turns_->give(next);
-    wait(lock);
+    wait(lock, from_ns);
   }
   turns_->last_.store(this, std::memory_order_relaxed);
   turns_->changed_ns_.store(turns_->clock_.now_ns(), std::memory_order_relaxed);

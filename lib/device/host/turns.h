@@ -53,7 +53,7 @@ class Turns {
   std::atomic<uint64_t> changed_ns_{0};  // when last_ changed
 };
 
-// One stream's turns. Its thread calls all but set_share() and computed_ns().
+// One stream's turns. Its thread calls all but set_share() and waited_ns().
 class TurnTaker {
  public:
   static constexpr uint64_t kPartNs = 500'000;
@@ -68,8 +68,8 @@ class TurnTaker {
   TurnTaker& operator=(const TurnTaker&) = delete;
 
   void set_share(double share) noexcept;  // any thread
-  // Returns the time in which this stream has had the turn. Any thread.
-  uint64_t computed_ns() const noexcept { return computed_ns_.load(std::memory_order_relaxed); }
+  // Returns how long this stream has waited for its turn so far. Any thread.
+  uint64_t waited_ns() const noexcept { return waited_ns_.load(std::memory_order_relaxed); }
 
   // Waits for the turn, unless this stream has it.
   void begin() noexcept;
@@ -99,11 +99,12 @@ class TurnTaker {
   friend class Turns;
 
   void account() noexcept;  // REQUIRES: Turns::mutex_ is held, and this stream has the turn
-  void wait(std::unique_lock<std::mutex>& lock) noexcept;
+  // `from_ns`: the time from which the stream waits.
+  void wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept;
 
   const std::shared_ptr<Turns> turns_;
   std::atomic<double> share_;  // as a fraction
-  std::atomic<uint64_t> computed_ns_{0};
+  std::atomic<uint64_t> waited_ns_{0};
   std::condition_variable given_;
   double virtual_ns_ = 0;  // guarded by Turns::mutex_
   uint64_t since_ns_ = 0;  // guarded, too: the time up to here is accounted

@@ -31,7 +31,7 @@ SimDevice::SimDevice(VirtualClock& clock, SimOptions options)
     : options_(std::move(options)), timeline_(clock), budget_(options_.info.memory_bytes) {
   CHECK(options_.costs);
   options_.info.kind = "sim";
-  options_.info.divides_time = options_.is_divided;
+  options_.info.division = options_.is_divided ? Division::kProcessors : Division::kNone;
 }
 
 SimDevice::~SimDevice() {

@@ -71,7 +71,10 @@ Result<std::unique_ptr<Stream>> AsyncStream::make(std::unique_ptr<Stream> stream
 }
 
 AsyncStream::AsyncStream(std::unique_ptr<Stream> stream, const StreamOptions& options)
-    : stream_(std::move(stream)), clock_(*options.clock), on_done_(options.on_done) {}
+    : stream_(std::move(stream)),
+      turn_waits_(dynamic_cast<const TurnWaits*>(stream_.get())),
+      clock_(*options.clock),
+      on_done_(options.on_done) {}
 
 AsyncStream::~AsyncStream() {
   if (!thread_.joinable()) return;

@@ -19,10 +19,11 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "device/turn_waits.h"
 
 namespace itif::device {
 
-class AsyncStream final : public Stream {
+class AsyncStream final : public Stream, public TurnWaits {
  public:
   // Starts the thread that runs the launches of `stream`, which is synchronous. REQUIRES:
   // options.clock. Errors: kResourceExhausted.
@@ -34,7 +35,9 @@ class AsyncStream final : public Stream {
   void attach_thread() override { stream_->attach_thread(); }
   void sleep_early(bool early) noexcept override { stream_->sleep_early(early); }
   void set_percent(double percent) noexcept override { stream_->set_percent(percent); }
-  uint64_t computed_ns() const noexcept override { return stream_->computed_ns(); }
+  uint64_t turn_wait_ns() const noexcept override {
+    return turn_waits_ == nullptr ? 0 : turn_waits_->turn_wait_ns();
+  }
   void dispatch(kernels::Operator op) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
   void end_inputs() override;
@@ -77,6 +80,7 @@ class AsyncStream final : public Stream {
   void run(Work& work) noexcept;
 
   const std::unique_ptr<Stream> stream_;
+  const TurnWaits* const turn_waits_;  // of stream_; null: it takes no turns
   const Clock& clock_;
   const std::function<void()> on_done_;
   std::array<Work, kNumWorks> works_;

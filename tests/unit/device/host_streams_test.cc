@@ -63,7 +63,7 @@ class HostStreams : public testing::Test {
 };
 
 TEST_F(HostStreams, ComputeInTurns) {
-  EXPECT_TRUE(device_->info().divides_time);
+  EXPECT_EQ(device_->info().division, Division::kTime);
   constexpr int kStreams = 3;
   std::vector<Operands> operands;
   std::vector<std::vector<float>> expected;

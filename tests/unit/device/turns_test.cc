@@ -59,6 +59,9 @@ TEST_F(TurnsTest, TimeIsDividedByShare) {
     other.join();
     const double part = static_cast<double>(ns[0]) / static_cast<double>(ns[0] + ns[1]);
     EXPECT_NEAR(part, c.part_of_first, 0.06) << c.first << " : " << c.second;
+    // Each waits while the other computes.
+    EXPECT_NEAR(static_cast<double>(first.waited_ns()) / static_cast<double>(ns[1]), 1, 0.05);
+    EXPECT_NEAR(static_cast<double>(second.waited_ns()) / static_cast<double>(ns[0]), 1, 0.05);
   }
 }
 
@@ -70,6 +73,7 @@ TEST_F(TurnsTest, AStreamAloneKeepsTheTurn) {
     if (i % 7 == 0) alone.end();
   }
   EXPECT_EQ(clock_.now_ns() - start_ns, 1000 * kLaunchNs);
+  EXPECT_EQ(alone.waited_ns(), 0u);
   clock_.advance_ns(TurnTaker::kCreditNs + 1);
   EXPECT_FALSE(alone.has_company());
 }

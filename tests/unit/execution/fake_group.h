@@ -178,7 +178,7 @@ class FakeDevice : public device::Device {
     if (fails_reset) return fail(Code::kInternal, "it does not come back");
     return {};
   }
-  void divide_time() { info_.divides_time = true; }
+  void divide_time() { info_.division = device::Division::kTime; }
   int num_resets = 0;
   bool fails_reset = false;
   bool is_late = false;  // makes LateStreams
