@@ -93,6 +93,7 @@ struct Control {
 struct Telemetry {
   std::string prometheus;  // "127.0.0.1:9464"; empty: none
   std::string log_level = "info";
+  bool stages = true;  // histograms of the stages of requests, per tenant, and traces
 };
 
 struct Config {

@@ -121,6 +121,7 @@ void visit_control(V& v, Control& control) {
 template <class V, class Telemetry>
 void visit_telemetry(V& v, Telemetry& telemetry) {
   v.text("prometheus", telemetry.prometheus);
+  v.boolean("stages", telemetry.stages);
   v.choice("log_level", telemetry.log_level, {"debug", "info", "warning", "error"});
 }
 

@@ -9,6 +9,7 @@ namespace itif::net {
 TransmitQueue::TransmitQueue(uint32_t max_jobs, uint32_t max_tenants, ResponseCache& cache)
     : cache_(cache), jobs_(max_jobs), tenants_(max_tenants), first_free_(max_jobs == 0 ? kNil : 0) {
   for (uint32_t i = 0; i + 1 < max_jobs; ++i) jobs_[i].next = i + 1;
+  ended_.reserve(TxBuffer::kCapacity);  // each takes a datagram's room
 }
 
 TransmitQueue::~TransmitQueue() {
@@ -45,8 +46,10 @@ bool TransmitQueue::push(const Job& job) noexcept {
   return true;
 }
 
-size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads) noexcept {
+size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads,
+                           uint64_t now_ns) noexcept {
   std::array<rte_mbuf*, kQuantum> mbufs;
+  ended_.clear();
   size_t built = 0;
   while (count_ > 0 && out.room() > 0) {
     const uint32_t tenant = first_tenant_;
@@ -59,10 +62,18 @@ size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& o
                                       std::span(mbufs).first(std::min(kQuantum, out.room())));
     for (size_t i = 0; i < sent.count; ++i) out.push(mbufs[i]);
     built += sent.count;
+    if (job.times.first_out_ns == 0 && sent.count > 0) job.times.first_out_ns = now_ns;
 
     queue.head = jobs_[slot].next;
     if (queue.head == kNil) queue.tail = kNil;
     if (job.cursor.done()) {
+      if (job.times.arrival_ns != 0)
+        ended_.push_back({.tenant_index = tenant,
+                          .tenant_id = job.header.tenant_id,
+                          .session = job.header.session,
+                          .request_id = job.header.request_id,
+                          .times = job.times,
+                          .num_tokens = job.num_tokens});
       cache_.unpin(*job.entry);
       jobs_[slot].next = first_free_;
       first_free_ = slot;

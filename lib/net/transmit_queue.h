@@ -8,11 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "net/response_cache.h"
 #include "net/transmit.h"
 #include "net/tx_buffer.h"
+#include "request/times.h"
 
 namespace itif::net {
 
@@ -35,11 +37,28 @@ class TransmitQueue {
     Endpoint peer;
     wire::Key key{};
     Cursor cursor;
+    // Set if this transmission is to be reported in ended(): of the request that it answers.
+    // arrival_ns 0: not set.
+    request::Times times = {};
+    uint32_t num_tokens = 0;  // of that request
   };
   bool push(const Job& job) noexcept;
 
   // Builds datagrams into `out` while it has room; returns their number. The caller flushes.
-  size_t poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads) noexcept;
+  // `now_ns`: becomes first_out_ns of the jobs that begin.
+  size_t poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads,
+              uint64_t now_ns) noexcept;
+
+  // A job with times whose last datagram the last poll() has built.
+  struct Ended {
+    uint32_t tenant_index = 0;
+    uint32_t tenant_id = 0;
+    uint32_t session = 0;
+    uint64_t request_id = 0;
+    request::Times times;  // last_out_ns is not set
+    uint32_t num_tokens = 0;
+  };
+  std::span<const Ended> ended() const noexcept { return ended_; }
 
   size_t size() const noexcept { return count_; }
   // Polls that stopped because the pool was empty.
@@ -63,6 +82,7 @@ class TransmitQueue {
 
   ResponseCache& cache_;
   std::vector<Queued> jobs_;
+  std::vector<Ended> ended_;
   std::vector<TenantJobs> tenants_;  // by tenant index
   uint32_t first_free_ = kNil;
   uint32_t first_tenant_ = kNil;

@@ -15,6 +15,7 @@ void combine(TenantFigures& into, const TenantFigures& other, Combine&& apply) {
   apply(into.deadline_missed, other.deadline_missed);
   apply(into.slo_missed, other.slo_missed);
   apply(into.tokens, other.tokens);
+  apply(into.latency_ns, other.latency_ns);
   for (size_t i = 0; i < into.dropped.size(); ++i) apply(into.dropped[i], other.dropped[i]);
   for (size_t i = 0; i < into.statuses.size(); ++i) apply(into.statuses[i], other.statuses[i]);
   for (size_t i = 0; i < into.latency.size(); ++i) apply(into.latency[i], other.latency[i]);
@@ -55,9 +56,22 @@ TenantFigures tenant_figures(Workers workers, uint32_t tenant_index) {
     sum.deadline_missed += c.deadline_missed.read();
     sum.slo_missed += c.slo_missed.read();
     sum.tokens += c.tokens.read();
+    sum.latency_ns += c.latency_ns.read();
     worker->latencies().merge_into(tenant_index, sum.latency);
   }
   return sum;
+}
+
+StageFigures tenant_stages(Workers workers, uint32_t tenant_index) {
+  StageFigures figures;
+  for (const auto& worker : workers) worker->tenant_stages().merge_into(tenant_index, figures);
+  return figures;
+}
+
+StageSums tenant_stage_sums(Workers workers, uint32_t tenant_index) {
+  StageSums sums;
+  for (const auto& worker : workers) worker->tenant_stages().merge_into(tenant_index, sums);
+  return sums;
 }
 
 WorkerFigures worker_figures(const Worker& worker) {
@@ -80,6 +94,7 @@ WorkerFigures worker_figures(const Worker& worker) {
   f.cache_hits = c.cache_hits.read();
   f.polls = c.polls.read();
   f.idle_polls = c.idle_polls.read();
+  f.busy_ns = c.busy_ns.read();
   f.dropped.resize(net::kNumDropReasons);
   for (size_t i = 0; i < f.dropped.size(); ++i) f.dropped[i] = c.dropped[i].read();
   return f;
@@ -107,6 +122,7 @@ WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {
   cache_hits += other.cache_hits;
   polls += other.polls;
   idle_polls += other.idle_polls;
+  busy_ns += other.busy_ns;
   dropped.resize(net::kNumDropReasons);
   for (size_t i = 0; i < other.dropped.size(); ++i) dropped[i] += other.dropped[i];
   return *this;

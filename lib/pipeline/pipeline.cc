@@ -103,6 +103,7 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
     options.local = local;
     options.reassembly.max_held_bytes = std::min(plane.max_held_bytes, holdable);
     options.path_mtu = path_mtu;
+    options.stamps_stages = config.telemetry.stages;
     options.seed = random.next();
     ITIF_ASSIGN(auto worker, Worker::create(ready, *shared_, options));
     workers_.push_back(std::move(worker));

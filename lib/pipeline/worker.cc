@@ -1,5 +1,7 @@
 #include "pipeline/worker.h"
 
+#include <utility>
+
 #include "base/log.h"
 #include "net/announce.h"
 #include "net/drop_reason.h"
@@ -60,6 +62,7 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       cache_(options.cache, options.seed + 1),
       transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
       tx_(port, options.queue),
+      tenant_stages_(options.stamps_stages),
       announcements_(options.queue == 0 ? net::announcements(options.local)
                                         : std::vector<std::vector<std::byte>>()),
       link_up_(port.link().up) {}
@@ -95,7 +98,8 @@ void Worker::run() noexcept {
 
 size_t Worker::poll() noexcept {
   counters_.polls.add();
-  now_ns_ = shared_.clock.now_ns();
+  const uint64_t before_ns = std::exchange(now_ns_, shared_.clock.now_ns());
+  if (found_work_) counters_.busy_ns.add(now_ns_ - before_ns);
   snapshot_ = &shared_.tenants.acquire(options_.id);
 
   std::array<rte_mbuf*, kBurst> mbufs;
@@ -115,14 +119,19 @@ size_t Worker::poll() noexcept {
       take_packets(context);
   }
 
-  const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads);
+  const bool stamps = options_.stamps_stages && transmit_.size() > 0;
+  const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads,
+                                      stamps ? shared_.clock.now_ns() : now_ns_);
   const size_t waiting = tx_.pending();
   tx_.flush();
+  if (!transmit_.ended().empty()) record_sent();
   if (now_ns_ >= next_sweep_ns_) sweep();
   reassembler_.flush();
   death_row_.flush();
   if (received + given_back + built > 0) publish();
-  return received + given_back + built + waiting;
+  const size_t done = received + given_back + built + waiting;
+  found_work_ = done > 0;
+  return done;
 }
 
 void Worker::sweep() noexcept {

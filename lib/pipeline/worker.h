@@ -33,6 +33,8 @@
 #include "pipeline/idle.h"
 #include "pipeline/return_ring.h"
 #include "pipeline/tenant_latency.h"
+#include "pipeline/tenant_stages.h"
+#include "pipeline/tracer.h"
 #include "sched/quota.h"
 #include "telemetry/counters.h"
 #include "telemetry/stages.h"
@@ -43,12 +45,13 @@ namespace itif::pipeline {
 
 // The state that all workers share; outlives them.
 struct Shared {
-  explicit Shared(const Clock& injected_clock) : clock(injected_clock) {}
+  explicit Shared(const Clock& injected_clock) : clock(injected_clock), tracer(injected_clock) {}
 
   const Clock& clock;
   tenant::SnapshotCell tenants;
   GroupTable groups;
   sched::Quota quota;
+  Tracer tracer;
   wire::Key token_secret{};
 };
 
@@ -62,6 +65,8 @@ struct WorkerOptions {
   uint32_t path_mtu = 1500;
   bool require_token = false;
   bool answer_bad_tags = false;
+  // Stamps requests at each stage, keeps histograms of the stages, and can trace requests.
+  bool stamps_stages = true;
   IdlePolicy idle;
   uint64_t seed = 0;  // secret: hash tables
 };
@@ -95,6 +100,7 @@ class Worker {
   const telemetry::TenantCounterTable& tenant_counters() const noexcept { return tenants_; }
   const telemetry::StageHistograms& stages() const noexcept { return stages_; }
   const TenantLatencyTable& latencies() const noexcept { return latencies_; }
+  const TenantStageTable& tenant_stages() const noexcept { return tenant_stages_; }
 
  private:
   Worker(const net::Port& port, Shared& shared, const WorkerOptions& options);
@@ -151,6 +157,7 @@ class Worker {
   bool respond(net::Context& context) noexcept;
   void respond_status(net::Context& context) noexcept;
   void account_end(net::Context& context) noexcept;
+  void record_sent() noexcept;
   void ask_for_missing(net::Context& context) noexcept;
   // Returns false if the transmit queue, or the tenant's share of it, is full.
   bool transmit_cached(net::CachedResponse& entry, const Arrived& arrived, const Verified& verified,
@@ -171,12 +178,14 @@ class Worker {
   telemetry::TenantCounterTable tenants_;
   telemetry::StageHistograms stages_;
   TenantLatencyTable latencies_;
+  TenantStageTable tenant_stages_;
   const std::vector<std::vector<std::byte>> announcements_;  // empty unless queue is 0
   bool link_up_;
 
   const tenant::Snapshot* snapshot_ = nullptr;  // of this poll
   const tenant::Tenant* addressee_ = nullptr;   // of the datagram being handled
   uint64_t now_ns_ = 0;                         // of this poll
+  bool found_work_ = false;                     // the last poll
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;

@@ -177,6 +177,7 @@ void Worker::dispatch(net::Context& context) noexcept {
     request.detail = "the deadline would pass before the running batches end";
     return finish(context);
   }
+  if (options_.stamps_stages) request.verified_ns = shared_.clock.now_ns();
   inbox->push(&request);
   counters_.requests.add();
   tenants_[request.tenant_index].requests.add();

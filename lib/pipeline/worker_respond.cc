@@ -1,5 +1,6 @@
 // Answers: results and statuses of requests, refusals of datagrams, retransmitted responses.
 #include "net/transmit.h"
+#include "pipeline/stage_times.h"
 #include "pipeline/worker.h"
 #include "telemetry/version_counts.h"
 #include "wire/geometry.h"
@@ -179,11 +180,15 @@ bool Worker::respond(net::Context& context) noexcept {
                                            .keep = (request.flags & wire::kFlagNoCache) == 0,
                                            .now_ns = now_ns_});
   request.result = {};
-  if (entry == nullptr || !transmit_.push({.entry = entry,
-                                           .header = header,
-                                           .peer = context.peer,
-                                           .key = context.key_bytes,
-                                           .cursor = net::Cursor::whole(header)})) {
+  if (entry == nullptr ||
+      !transmit_.push(
+          {.entry = entry,
+           .header = header,
+           .peer = context.peer,
+           .key = context.key_bytes,
+           .cursor = net::Cursor::whole(header),
+           .times = options_.stamps_stages ? request::times_of(request) : request::Times(),
+           .num_tokens = request.num_tokens})) {
     counters_.transmit_refused.add();
     request.status = StatusCode::kOverloaded;
     request.detail = "this tenant's responses are requested faster than they can be sent";
@@ -229,18 +234,44 @@ void Worker::account_end(net::Context& context) noexcept {
   else if (version != nullptr)
     version->add_error(options_.id);
   request.in_flight->fetch_sub(1, std::memory_order_release);
-  if (request.status != StatusCode::kOk) return;
+  if (request.status != StatusCode::kOk) {
+    if (shared_.tracer.wants(request.tenant_id)) {
+      request::Times times = request::times_of(request);
+      times.first_out_ns = times.last_out_ns = shared_.clock.now_ns();
+      shared_.tracer.add(request.tenant_id,
+                         {request.request_id, request.session, request.num_tokens, options_.id,
+                          request.status, times});
+    }
+    return;
+  }
   telemetry::TenantCounters& tenant = tenants_[request.tenant_index];
   tenant.tokens.add(request.num_tokens);
   if (request.settings.slo_ns != 0 && now_ns_ - request.arrival_ns > request.settings.slo_ns)
     tenant.slo_missed.add();
-  using telemetry::Stage;
-  stages_.record(Stage::kReassembly, request.complete_ns - request.arrival_ns);
-  stages_.record(Stage::kQueue, request.launch_ns - request.complete_ns);
-  stages_.record(Stage::kExecute, request.done_ns - request.launch_ns);
-  stages_.record(Stage::kRespond, now_ns_ - std::min(now_ns_, request.done_ns));
-  stages_.record(Stage::kTotal, now_ns_ - request.arrival_ns);
+  tenant.latency_ns.add(now_ns_ - request.arrival_ns);
   latencies_.record(request.tenant_index, now_ns_ - request.arrival_ns);
+}
+
+// Records the requests whose responses have been handed to the port in this poll.
+void Worker::record_sent() noexcept {
+  const uint64_t sent_ns = shared_.clock.now_ns();
+  const auto times_of = [sent_ns](const net::TransmitQueue::Ended& ended) {
+    request::Times times = ended.times;
+    times.last_out_ns = sent_ns;
+    return times;
+  };
+  // The figures of many tenants do not fit the cache.
+  for (const net::TransmitQueue::Ended& ended : transmit_.ended())
+    tenant_stages_.prefetch(ended.tenant_index, stage_times(times_of(ended)));
+  for (const net::TransmitQueue::Ended& ended : transmit_.ended()) {
+    const request::Times times = times_of(ended);
+    const TenantStageTable::Times stages = stage_times(times);
+    for (size_t i = 0; i < stages.size(); ++i)
+      stages_.record(static_cast<telemetry::Stage>(i), stages[i]);
+    tenant_stages_.record(ended.tenant_index, stages);
+    shared_.tracer.add(ended.tenant_id, {ended.request_id, ended.session, ended.num_tokens,
+                                         options_.id, StatusCode::kOk, times});
+  }
 }
 
 void Worker::ask_for_missing(net::Context& context) noexcept {

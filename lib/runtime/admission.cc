@@ -74,7 +74,8 @@ bool Admission::prepare(request::Request* request, const model::TenantModel& mod
 }
 
 void Admission::push(request::Request* request, const sched::BatchCosts& costs) noexcept {
-  CHECK(policy_->push(request, clock_.now_ns(), costs));
+  request->queued_ns = clock_.now_ns();
+  CHECK(policy_->push(request, request->queued_ns, costs));
 }
 
 void Admission::refuse(request::Request* request, const Refusal& why) noexcept {

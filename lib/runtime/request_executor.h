@@ -37,6 +37,7 @@ struct ExecutorOptions {
   // vain. 0: only deadlines limit it.
   uint64_t max_wait_ns = 1'000'000'000;
   GenerationOptions generation = {};  // of groups that generate
+  bool stamps_stages = true;          // sets planned_ns and launched_ns (request/times.h)
 };
 
 // The work of one step, for the caller's counters.

@@ -52,6 +52,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   stage_options_.executor.limits.max_requests = batching.max_requests;
   stage_options_.executor.scheduler = batching.scheduler;
   stage_options_.executor.max_wait_ns = batching.max_wait_ns;
+  stage_options_.executor.stamps_stages = config.telemetry.stages;
   // Config has checked the names.
   stage_options_.executor.batch_control =
       sched::parse_batch_control(batching.batch_control).value();
@@ -130,6 +131,10 @@ void TenantService::tell_objectives() {
 void TenantService::give_index(Serving& serving, uint32_t index) {
   serving.info.index = index;
   serving.info.before = pipeline::tenant_figures(pipeline_.workers(), index);
+  const auto stages = pipeline::tenant_stages(pipeline_.workers(), index);
+  serving.info.stages_before = stages.sums.num_requests > 0
+                                   ? std::make_shared<const pipeline::StageFigures>(stages)
+                                   : nullptr;
   pipeline_.shared().quota.reset(index);
 }
 

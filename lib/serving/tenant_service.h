@@ -56,6 +56,7 @@ struct TenantInfo : tenant::Info {
   uint32_t index = 0;
   uint32_t in_flight = 0;          // requests at the time of list()
   pipeline::TenantFigures before;  // the index's figures when this tenant received the index
+  std::shared_ptr<const pipeline::StageFigures> stages_before;  // likewise; null: all 0
 };
 
 struct GroupInfo {
@@ -70,6 +71,8 @@ struct GroupInfo {
   uint32_t waiting = 0;    // requests, now
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
+  uint64_t turn_wait_ns = 0;  // part of busy_ns
+  uint32_t max_batch_tokens = 0, max_batch_requests = 0;
   std::string planner, scheduler;
   GroupShares::Share share;
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: no generation

@@ -314,6 +314,9 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();
+    entry.turn_wait_ns = c.turn_wait_ns.read();
+    entry.max_batch_tokens = group.options().max_tokens;
+    entry.max_batch_requests = group.options().max_requests;
     entry.kv_blocks = c.kv_blocks.read();
     entry.kv_blocks_used = c.kv_blocks_used.read();
     entry.kv_blocks_reserved = c.kv_blocks_reserved.read();

@@ -62,6 +62,7 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Counter statuses;          // requests that ended with a status
   Counter cache_hits;        // repeated requests answered from the response cache
   Counter polls;             // iterations of the loop
+  Counter busy_ns;           // time of the iterations that found work
   Counter idle_polls;        // iterations that found no work
   alignas(kCacheLineBytes) std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
 
@@ -87,6 +88,7 @@ struct alignas(kCacheLineBytes) TenantCounters {
   Counter deadline_missed;  // requests that ended with a deadline status
   Counter slo_missed;       // requests answered later than the tenant's objective
   Counter tokens;           // tokens computed
+  Counter latency_ns;       // of answered requests: first piece → response queued to be sent
 };
 
 // The per-tenant counters of one worker, indexed by Tenant::index. All 4 MiB are allocated at

@@ -5,9 +5,14 @@ namespace itif::telemetry {
 const char* stage_name(Stage stage) noexcept {
   switch (stage) {
     case Stage::kReassembly: return "reassembly";
+    case Stage::kVerify: return "verify";
+    case Stage::kIntake: return "intake";
     case Stage::kQueue: return "queue";
-    case Stage::kExecute: return "execute";
+    case Stage::kPlan: return "plan";
+    case Stage::kLaunch: return "launch";
+    case Stage::kCompute: return "compute";
     case Stage::kRespond: return "respond";
+    case Stage::kSend: return "send";
     case Stage::kTotal: return "total";
     case Stage::kExpire: return "expire";
     case Stage::kCount: break;

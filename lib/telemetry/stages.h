@@ -1,7 +1,7 @@
 // Histograms of the time that requests spend in each stage. One thread writes, others read.
 //
 // The owner records into private histograms and copies them at intervals into a published snapshot
-// (150 KiB, about 10 µs). Readers get the newest snapshot and never access the private histograms.
+// (330 KiB, about 20 µs). Readers get the newest snapshot and never access the private histograms.
 // The owner never waits for readers.
 #pragma once
 
@@ -14,17 +14,26 @@
 
 namespace itif::telemetry {
 
+// The stages of an answered request follow each other without gaps: reassembly to send add up to
+// total.
 enum class Stage : uint8_t {
-  kReassembly,  // first piece → complete
-  kQueue,       // complete → start of its batch
-  kExecute,     // start → end of its batch
-  kRespond,     // result → handed over for transmission
-  kTotal,       // first piece → response handed over for transmission
+  kReassembly,  // first piece → last piece
+  kVerify,      // last piece → verified and lent to the group
+  kIntake,      // lent → checked, prepared (text: tokens) and in the group's queue
+  kQueue,       // in the queue → chosen for a batch
+  kPlan,        // chosen → the batch is laid out
+  kLaunch,      // laid out → its pass begins to be given to the device
+  kCompute,     // given to the device → computed
+  kRespond,     // computed → the worker begins to build the response
+  kSend,        // first datagram of the response → last datagram handed to the port
+  kTotal,       // first piece → last datagram of the response handed to the port
   kExpire,      // deadline → refusal handed over for transmission
   kCount,
 };
 constexpr size_t kNumStages = static_cast<size_t>(Stage::kCount);
-// "reassembly", "queue", "execute", "respond", "total", "expire".
+// Stages of answered requests: kReassembly to kTotal.
+constexpr size_t kNumRequestStages = static_cast<size_t>(Stage::kExpire);
+// "reassembly", "verify", "intake", …
 const char* stage_name(Stage stage) noexcept;
 
 class StageHistograms {

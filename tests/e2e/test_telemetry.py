@@ -68,7 +68,7 @@ def test_stats_add_up(appliance, namespaces, models):
     assert stats["total"]["answered"] == 7
     # Reading asks for publication of the histograms, so that the second read is current.
     wait_until(lambda: appliance.ctl_json("stats")["stages"]["total"]["count"] == 7, "stages are counted")
-    assert stats["stages"]["execute"]["p50_us"] > 0
+    assert stats["stages"]["compute"]["p50_us"] > 0
     for arguments in (["stats"], ["drops"], ["device"], ["health"], ["group", "list"], ["tenant", "list"]):
         table = appliance.ctl(*arguments).stdout
         assert table.strip() and "{" not in table, f"a table for people: {table}"

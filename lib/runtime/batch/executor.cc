@@ -236,6 +236,7 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
   }
   plan::Plan& plan = flight.plan;
   items_.plan(planner, plan);
+  flight.planned_ns = stamp();
   flight.figures.planner =
       plan.offers.empty() ? planner.name() : plan.offers[plan.chosen_offer].planner;
   std::ranges::copy(plan.offers, flight.figures.offers.begin());
@@ -255,7 +256,8 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
 void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
                                 uint32_t call) noexcept {
   request::Request* request = choice_.batch[planned.item];
-  request->launch_ns = flight.begin_ns;
+  request->chosen_ns = flight.begin_ns;
+  request->planned_ns = flight.planned_ns;
   flight.ordered.push_back(request);
   flight.segments.push_back({.request = request,
                              .prepared = admission_.inputs().made(*request),
@@ -269,6 +271,8 @@ void GroupExecutor::launch_pass(Flight& flight) noexcept {
   const plan::Pass& pass = flight.plan.passes[flight.pass];
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   if (flight.plan.has_fixed_calls) batch.calls = flight.plan.calls;
+  const uint64_t launched_ns = stamp();
+  for (request::Request* request : running_requests(flight)) request->launched_ns = launched_ns;
   group_.begin(*stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
   flight.figures.num_rows += batch.num_padding_rows;
   flight.event = stream_->record();

@@ -84,6 +84,7 @@ class GroupExecutor final : public RequestExecutor {
     BatchFigures figures;
     uint32_t priced_tokens = 0;  // by which costs are learnt: with the padding of fixed rows
     uint64_t begin_ns = 0;
+    uint64_t planned_ns = 0;
     uint64_t expected_end_ns = 0;
     uint64_t slo_ns = 0;         // Choice::slo_ns
     bool left_some = false;      // other requests kept waiting when it was chosen
@@ -127,6 +128,7 @@ class GroupExecutor final : public RequestExecutor {
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
                    uint32_t call) noexcept;
   void finish_pass(Flight& flight) noexcept;
+  uint64_t stamp() const noexcept { return options_.stamps_stages ? clock_.now_ns() : 0; }
   double expected_wait_ns(uint32_t slot) const noexcept;
   double serving_ns(const sched::GroupQueue::Backlog& backlog) const noexcept;
   void learn_pace(const Flight& flight, uint64_t end_ns) noexcept;

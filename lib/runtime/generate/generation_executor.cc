@@ -76,10 +76,6 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
   answered_.reserve(max_beams_);
 }
 
-GenerationExecutor::~GenerationExecutor() {
-  CHECK(!in_flight_);
-}
-
 Status GenerationExecutor::supports_every_planner() const {
   return fail(Code::kUnsupported,
               "the group generates token by token, so its planners are packed, naive, concat and "
@@ -306,7 +302,7 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->reserved_blocks = blocks_needed(*request, config);
   sequence->entered = true;
   encoded_.push_back(request);
-  request->launch_ns = now_ns;
+  request->chosen_ns = now_ns;
   const auto position = std::ranges::upper_bound(joined_->sequences, sequence->slots(), {},
                                                  [](const auto& other) { return other->slots(); });
   joined_->sequences.insert(position, std::move(sequence));
@@ -322,7 +318,10 @@ void GenerationExecutor::encode_entered(plan::Planner& planner) noexcept {
   }
   if (entered_.empty()) return;
   items_.plan(planner, plan_);
+  const uint64_t planned_ns = stamp();
   holds_.enter(entered_, plan_);
+  for (const Sequence* sequence : entered_)
+    sequence->request->planned_ns = sequence->request->launched_ns = planned_ns;
   figures_.num_tokens = static_cast<uint32_t>(plan_.num_tokens);
   for (const plan::Pass& pass : plan_.passes) {
     layout_.build_sources(entered_, plan_, pass, blocks_);

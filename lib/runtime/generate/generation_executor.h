@@ -59,7 +59,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
     return !encoded_.empty() && stream_->inputs_read(event_);
   }
   // REQUIRES: finish() was called, so that no step runs.
-  ~GenerationExecutor() override;
+  ~GenerationExecutor() override { CHECK(!in_flight_); }
   void use_stream(device::Stream& stream) noexcept override {
     CHECK(!in_flight_);
     stream_ = &stream;
@@ -117,6 +117,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   void fail_all() noexcept;
   void release_packets(CompletionSink& sink) noexcept;
   void learn_pace(uint64_t start_ns) noexcept;
+  uint64_t stamp() const noexcept { return options_.stamps_stages ? clock_.now_ns() : 0; }
   double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
 
   DecoderGroup& group_;

@@ -121,7 +121,7 @@ TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
     EXPECT_FALSE(queue.push(job_of(4, 64)));  // full: its cache entry is removed
     EXPECT_EQ(cache.num_entries(), 3u);
     const auto round = [&] {
-      queue.poll(buffer, pool(), {});
+      queue.poll(buffer, pool(), {}, 1);
       while (buffer.flush() > 0) {
         rte_mbuf* mbufs[64];
         while (const uint16_t count = port->rx_burst(0, mbufs))
@@ -176,7 +176,7 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   while (push(0, greedy)) ++greedy;
   EXPECT_EQ(greedy, 32u);  // a tenant may hold at most as many as remain free
   EXPECT_TRUE(push(1, 1));
-  queue.poll(buffer, pool(), {});
+  queue.poll(buffer, pool(), {}, 1);
   buffer.flush();
   std::vector<uint32_t> order;
   rte_mbuf* mbufs[64];
@@ -192,6 +192,57 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   ASSERT_GE(order.size(), 3 * quantum);
   EXPECT_EQ(std::count(order.begin(), order.begin() + quantum, 0u), quantum);
   EXPECT_EQ(std::count(order.begin() + quantum, order.begin() + 2 * quantum, 1u), quantum);
+}
+
+// A timed job ends with the poll that builds its last datagram; a repeat has no times.
+TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
+  auto port = Port::open(config(device("net_ring")));
+  ASSERT_TRUE(port) << port.error().message;
+  ResponseCache cache({}, 1);
+  TxBuffer buffer(*port, 0);
+  TransmitQueue queue(8, 8, cache);
+  const auto push = [&](uint64_t id, uint32_t pieces, uint64_t arrival_ns) {
+    wire::Header header;
+    header.type = wire::Type::kResponse;
+    header.tenant_id = 7;
+    header.session = 8;
+    header.request_id = id;
+    header.total_bytes = 64 * pieces;
+    header.fragment_bytes = 64;
+    TransmitQueue::Job job;
+    const request::ResultBuffer result{static_cast<std::byte*>(calloc(64 * pieces, 1)),
+                                       64 * pieces};
+    job.entry = cache.put({{7, 8, id}, header, result, 3, false, 1});
+    job.header = header;
+    job.cursor = Cursor::whole(header);
+    job.times.arrival_ns = arrival_ns;
+    job.num_tokens = 5;
+    return queue.push(job);
+  };
+  const auto ended = [&](uint64_t now_ns) {
+    queue.poll(buffer, pool(), {}, now_ns);
+    std::vector<uint64_t> ids;
+    for (const TransmitQueue::Ended& one : queue.ended()) {
+      EXPECT_EQ(one.tenant_index, 3u);
+      EXPECT_EQ(one.tenant_id, 7u);
+      EXPECT_EQ(one.session, 8u);
+      EXPECT_EQ(one.num_tokens, 5u);
+      EXPECT_EQ(one.times.first_out_ns, 100u);  // of the poll that built the first datagram
+      ids.push_back(one.request_id);
+    }
+    buffer.flush();
+    rte_mbuf* mbufs[64];
+    while (const uint16_t count = port->rx_burst(0, mbufs))
+      for (uint16_t i = 0; i < count; ++i) take(mbufs[i]);
+    return ids;
+  };
+  EXPECT_TRUE(push(1, 2, 50));
+  EXPECT_TRUE(push(2, 2, 0));
+  EXPECT_TRUE(push(3, 2 * TxBuffer::kCapacity, 60));
+  EXPECT_EQ(ended(100), (std::vector<uint64_t>{1}));
+  EXPECT_EQ(ended(200), (std::vector<uint64_t>{}));
+  EXPECT_EQ(ended(300), (std::vector<uint64_t>{3}));
+  EXPECT_EQ(ended(400), (std::vector<uint64_t>{})) << "each is reported once";
 }
 
 TEST_F(PortTest, QueueCountIsLimitedByTheDevice) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "request_frame.h"
 #include "start_eal.h"
 
 namespace itif::pipeline::test {
@@ -15,41 +16,6 @@ rte_mempool* pool = nullptr;
 rte_ring* to_worker = nullptr;
 rte_ring* from_worker = nullptr;
 std::unique_ptr<net::Port> port;
-
-constexpr net::MacAddress kClientMac = {2, 0, 0, 0, 0, 9};
-constexpr uint8_t kClientIp[4] = {198, 18, 0, 2};
-constexpr uint8_t kOurIp[4] = {198, 18, 0, 1};
-constexpr size_t kHeaders = 14 + 20 + 8;
-
-void put16(std::byte* at, unsigned value) {
-  at[0] = static_cast<std::byte>(value >> 8);
-  at[1] = static_cast<std::byte>(value);
-}
-
-Bytes ipv4_frame(const Bytes& datagram) {
-  Bytes frame(kHeaders + datagram.size());
-  std::memcpy(frame.data(), port->info().mac.data(), 6);
-  std::memcpy(frame.data() + 6, kClientMac.data(), 6);
-  put16(frame.data() + 12, 0x0800);
-  std::byte* ip = frame.data() + 14;
-  ip[0] = std::byte{0x45};
-  put16(ip + 2, static_cast<unsigned>(20 + 8 + datagram.size()));
-  ip[6] = std::byte{0x40};
-  ip[8] = std::byte{64};
-  ip[9] = std::byte{17};
-  std::memcpy(ip + 12, kClientIp, 4);
-  std::memcpy(ip + 16, kOurIp, 4);
-  uint32_t sum = 0;
-  for (int i = 0; i < 20; i += 2)
-    sum += std::to_integer<uint32_t>(ip[i]) << 8 | std::to_integer<uint32_t>(ip[i + 1]);
-  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-  put16(ip + 10, ~sum & 0xffff);
-  put16(ip + 20, 40000);
-  put16(ip + 22, 9009);
-  put16(ip + 24, static_cast<unsigned>(8 + datagram.size()));  // UDP checksum 0: none
-  std::copy(datagram.begin(), datagram.end(), frame.begin() + kHeaders);
-  return frame;
-}
 
 }  // namespace
 
@@ -176,7 +142,7 @@ std::vector<Bytes> WorkerTest::datagrams(const wire::Header& header, const Bytes
 }
 
 void WorkerTest::send(const Bytes& datagram) {
-  send_frame(ipv4_frame(datagram));
+  send_frame(ipv4_frame(datagram, port->info().mac));
 }
 
 void WorkerTest::send_frame(const Bytes& frame) {
@@ -214,7 +180,7 @@ std::vector<Answer> WorkerTest::answers() {
   std::vector<Answer> out;
   for (const Bytes& frame : sent_frames()) {
     wire::Datagram datagram;
-    const auto bytes = std::span(frame).subspan(kHeaders);
+    const auto bytes = std::span(frame).subspan(kFrameHeaders);
     EXPECT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
     if (datagram.header.auth != wire::Auth::kNone) {
       EXPECT_TRUE(wire::verify_tag(kKey, datagram));

@@ -114,7 +114,7 @@ TEST_F(Executor, ExpiredRequestsAreHandedBack) {
   EXPECT_EQ(figures.num_refused, 2u);
   EXPECT_EQ(completed_, (std::vector<request::Request*>{&arrives, &queued, &runs}));
   EXPECT_EQ(queued.result.data, nullptr);
-  EXPECT_EQ(queued.launch_ns, 0u);
+  EXPECT_EQ(queued.chosen_ns, 0u);
 }
 
 TEST_F(Executor, AnEstimateThatRefusesEverythingRecovers) {

@@ -28,17 +28,17 @@ TEST(Stages, ReadersSeePublishedValues) {
 
 TEST(Stages, MergingAddsSeveralOwners) {
   StageHistograms a, b;
-  a.record(Stage::kExecute, 100);
-  b.record(Stage::kExecute, 300);
+  a.record(Stage::kCompute, 100);
+  b.record(Stage::kCompute, 300);
   a.publish();
   b.publish();
   StageHistograms::Set set;
   a.merge_into(set);
   b.merge_into(set);
-  const Histogram& execute = set[static_cast<size_t>(Stage::kExecute)];
-  EXPECT_EQ(execute.count(), 2u);
-  EXPECT_EQ(execute.min(), 100u);
-  EXPECT_EQ(execute.max(), 300u);
+  const Histogram& compute = set[static_cast<size_t>(Stage::kCompute)];
+  EXPECT_EQ(compute.count(), 2u);
+  EXPECT_EQ(compute.min(), 100u);
+  EXPECT_EQ(compute.max(), 300u);
   EXPECT_EQ(set[static_cast<size_t>(Stage::kTotal)].count(), 0u);
 }
 

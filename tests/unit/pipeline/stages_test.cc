@@ -1,0 +1,268 @@
+// The stages of requests: their stamps on a virtual clock, the figures per tenant, and traces.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "pipeline/stage_times.h"
+#include "worker_fixture.h"
+
+namespace itif::pipeline::test {
+namespace {
+
+using telemetry::Stage;
+
+constexpr uint64_t kStageMs = 1'000'000;
+
+class StagesTest : public WorkerTest {
+ protected:
+  StageFigures of_tenant() const { return tenant_stages({&worker, 1}, default_tenant().index); }
+  uint64_t sum_ns(Stage stage) const { return of_tenant().sums.of(stage); }
+  // Sends a request of 96 bytes in two pieces, and lets `ms` pass before each step.
+  void answer_slowly(uint64_t id) {
+    group->clock = &clock;
+    group->cost_ns_per_batch = 16 * kStageMs;
+    const std::vector<Bytes> pieces = datagrams(request(id, 96), token_payload(48));
+    ASSERT_EQ(pieces.size(), 2u);
+    send(pieces[0]);
+    poll_worker();
+    clock.advance_ns(1 * kStageMs);
+    send(pieces[1]);
+    poll_worker();
+    clock.advance_ns(4 * kStageMs);
+    stage->poll();
+    clock.advance_ns(64 * kStageMs);
+    poll_worker();
+  }
+};
+
+class StagesOffTest : public StagesTest {
+ protected:
+  void configure() override { options.stamps_stages = false; }
+};
+
+TEST_F(StagesTest, EachTakesItsTimeAndTheirSumIsTheTotal) {
+  answer_slowly(1);
+  EXPECT_EQ(answers().size(), 1u);
+  EXPECT_EQ(of_tenant().sums.num_requests, 1u);
+  EXPECT_EQ(sum_ns(Stage::kReassembly), 1 * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kIntake), 4 * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kQueue), 0u);
+  EXPECT_EQ(sum_ns(Stage::kCompute), 16 * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kRespond), 64 * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kSend), 0u);
+  EXPECT_EQ(sum_ns(Stage::kTotal), 85 * kStageMs);
+  answer_slowly(2);
+  EXPECT_EQ(of_tenant().sums.num_requests, 2u);
+  EXPECT_EQ(sum_ns(Stage::kTotal), 2 * 85 * kStageMs);
+  const uint64_t p50_ns =
+      TenantLatencyTable::percentile(of_tenant().counts[static_cast<size_t>(Stage::kCompute)], 50);
+  EXPECT_NEAR(static_cast<double>(p50_ns), 16e6, 4e6);
+  EXPECT_EQ(tenant_figures({&worker, 1}, default_tenant().index).latency_ns, 2 * 85 * kStageMs);
+  StageSums sums;
+  worker->tenant_stages().merge_into(default_tenant().index, sums);
+  EXPECT_EQ(sums.num_requests, 2u);
+  EXPECT_EQ(sums.of(Stage::kTotal), 2 * 85 * kStageMs);
+  StageFigures since = of_tenant();
+  since -= of_tenant();
+  EXPECT_EQ(since.sums.num_requests, 0u);
+  EXPECT_EQ(since.sums.of(Stage::kTotal), 0u);
+}
+
+// The transmit queue builds 128 datagrams per poll.
+TEST_F(StagesTest, ALongResponseLeavesForSeveralPolls) {
+  group->per_token = 4000;  // 48 tokens: 768,000 bytes
+  for (const Bytes& piece : datagrams(request(1, 96), token_payload(48))) send(piece);
+  poll_worker();
+  stage->poll();
+  poll_worker();
+  EXPECT_EQ(of_tenant().sums.num_requests, 0u) << "it is on its way";
+  uint64_t polls = 0;
+  size_t frames = sent_frames().size();
+  for (; of_tenant().sums.num_requests == 0 && polls < 100; ++polls) {
+    clock.advance_ns(kStageMs);
+    poll_worker();
+    frames += sent_frames().size();
+  }
+  EXPECT_GT(polls, 2u);
+  EXPECT_EQ(polls, (frames - 1) / net::TxBuffer::kCapacity);
+  EXPECT_EQ(sum_ns(Stage::kSend), polls * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kTotal), polls * kStageMs);
+}
+
+TEST_F(StagesTest, RepeatsAndRefusalsAreNotCounted) {
+  const Bytes datagram = datagrams(request(1, 4), token_payload({5, 6}))[0];
+  send(datagram);
+  run();
+  send(datagram);  // answered from the cache
+  run();
+  send(datagrams(request(2, 4096), token_payload(2048))[0]);  // never completes
+  poll_worker();
+  clock.advance_ns(options.reassembly.timeout_ns + kStageMs);
+  run();
+  EXPECT_EQ(answers().size(), 3u + figures().contexts);
+  EXPECT_EQ(of_tenant().sums.num_requests, 1u);
+}
+
+TEST_F(StagesOffTest, KeepsLatenciesOnly) {
+  ASSERT_TRUE(shared->tracer.start(kTenant, 10));
+  answer_slowly(1);
+  EXPECT_EQ(answers().size(), 1u);
+  EXPECT_EQ(of_tenant().sums.num_requests, 0u);
+  EXPECT_EQ(tenant_figures({&worker, 1}, default_tenant().index).latency_ns, 85 * kStageMs);
+  EXPECT_EQ(tenant_figures({&worker, 1}, default_tenant().index).responses, 1u);
+  EXPECT_EQ(shared->tracer.read(1, 0, 10)->requests.size(), 0u);
+}
+
+TEST_F(StagesTest, AWorkerIsBusyWhileItFindsWork) {
+  poll_worker();
+  clock.advance_ns(kStageMs);
+  poll_worker();
+  EXPECT_EQ(figures().busy_ns, 0u);
+  send(datagrams(request(1, 4), token_payload({5, 6}))[0]);
+  poll_worker();
+  clock.advance_ns(kStageMs);
+  poll_worker();
+  clock.advance_ns(kStageMs);
+  poll_worker();
+  EXPECT_EQ(figures().busy_ns, kStageMs);
+}
+
+TEST_F(StagesTest, ATraceHasTheNextRequestsOfItsTenant) {
+  answer_slowly(1);
+  clock.advance_ns(1);
+  const auto trace = shared->tracer.start(kTenant, 2);
+  ASSERT_TRUE(trace) << trace.error().message;
+  for (uint64_t id = 2; id < 5; ++id) answer_slowly(id);
+  const auto reading = shared->tracer.read(*trace, 0, 10);
+  ASSERT_TRUE(reading) << reading.error().message;
+  EXPECT_EQ(reading->tenant_id, kTenant);
+  EXPECT_EQ(reading->wanted, 2u);
+  ASSERT_EQ(reading->requests.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const TracedRequest& one = reading->requests[i];
+    EXPECT_EQ(one.request_id, 2 + i);
+    EXPECT_EQ(one.session, 77u);
+    EXPECT_EQ(one.num_tokens, 48u);
+    EXPECT_EQ(one.status, wire::StatusCode::kOk);
+    const request::Times& t = one.times;
+    EXPECT_EQ(t.complete_ns - t.arrival_ns, 1 * kStageMs);
+    EXPECT_EQ(t.verified_ns, t.complete_ns);
+    EXPECT_EQ(t.queued_ns - t.verified_ns, 4 * kStageMs);
+    EXPECT_EQ(t.chosen_ns, t.queued_ns);
+    EXPECT_EQ(t.planned_ns, t.queued_ns);
+    EXPECT_EQ(t.launched_ns, t.queued_ns);
+    EXPECT_EQ(t.done_ns - t.launched_ns, 16 * kStageMs);
+    EXPECT_EQ(t.last_out_ns - t.done_ns, 64 * kStageMs);
+  }
+  EXPECT_EQ(shared->tracer.read(*trace, 1, 10)->requests.size(), 1u);
+  EXPECT_EQ(shared->tracer.read(*trace, 0, 1)->requests.size(), 1u);
+  EXPECT_EQ(shared->tracer.read(*trace, 2000, UINT32_MAX)->requests.size(), 0u);
+}
+
+TEST_F(StagesTest, ATraceHasRequestsThatAreRefusedLater) {
+  const auto trace = shared->tracer.start(kTenant, 2);
+  ASSERT_TRUE(trace);
+  send(datagrams(request(1, 96), token_payload(48))[0]);  // never completes
+  poll_worker();
+  clock.advance_ns(options.reassembly.timeout_ns + kStageMs);
+  run();
+  const auto reading = shared->tracer.read(*trace, 0, 10);
+  ASSERT_EQ(reading->requests.size(), 1u);
+  EXPECT_EQ(reading->requests[0].status, wire::StatusCode::kDeadlineReassembly);
+  EXPECT_EQ(reading->requests[0].times.complete_ns, 0u);
+  EXPECT_GT(reading->requests[0].times.last_out_ns, options.reassembly.timeout_ns);
+}
+
+TEST(StageTimes, PointsThatWereNotStampedTakeNoTime) {
+  const auto stages = stage_times({.arrival_ns = 100,
+                                   .complete_ns = 110,
+                                   .queued_ns = 150,
+                                   .chosen_ns = 140,  // read by another thread
+                                   .done_ns = 200,
+                                   .first_out_ns = 230,
+                                   .last_out_ns = 300});
+  const std::array<uint64_t, telemetry::kNumRequestStages> expected = {10, 0,  40, 0,  0,
+                                                                       0,  50, 30, 70, 200};
+  EXPECT_EQ(stages, expected);
+}
+
+TracedRequest ended_at(uint64_t arrival_ns, uint64_t id = 0) {
+  TracedRequest request;
+  request.request_id = request.times.done_ns = id;
+  request.times.arrival_ns = arrival_ns;
+  return request;
+}
+
+TEST(Tracer, OneTraceAtATimeUntilItIsStoppedOrAbandoned) {
+  VirtualClock clock(1000);
+  Tracer tracer(clock);
+  tracer.add(5, ended_at(2000));  // nobody traces
+  EXPECT_FALSE(tracer.read(0, 0, 1)) << "there was none";
+  EXPECT_FALSE(tracer.stop(0));
+  const auto first = tracer.start(5, 3);
+  ASSERT_TRUE(first);
+  tracer.add(6, ended_at(2000));  // another tenant
+  tracer.add(5, ended_at(999));   // arrived before
+  tracer.add(5, ended_at(1000));
+  EXPECT_TRUE(tracer.wants(5));
+  EXPECT_FALSE(tracer.wants(6));
+  EXPECT_EQ(tracer.read(*first, 0, 10)->requests.size(), 1u);
+  const auto refused = tracer.start(6, 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  EXPECT_NE(refused.error().message.find("tenant 5 is being traced"), std::string::npos);
+  clock.advance_ns(Tracer::kAbandonedNs);
+  const auto second = tracer.start(6, 1);
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(tracer.read(*first, 0, 10)) << "it was replaced";
+  tracer.add(5, ended_at(clock.now_ns()));
+  tracer.add(6, ended_at(clock.now_ns()));
+  tracer.add(6, ended_at(clock.now_ns()));  // full
+  EXPECT_EQ(tracer.read(*second, 0, 10)->requests.size(), 1u);
+  ASSERT_TRUE(tracer.stop(*second));
+  EXPECT_FALSE(tracer.stop(*second));
+  EXPECT_FALSE(tracer.wants(6));
+  EXPECT_TRUE(tracer.start(6, Tracer::kMaxRequests));
+}
+
+// Workers add while control starts, reads and stops traces: every record is whole, of the trace's
+// tenant, and there once.
+TEST(Tracer, WorkersAddWhileTracesChange) {
+  SystemClock clock;
+  Tracer tracer(clock);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> workers;
+  for (uint64_t w = 0; w < 3; ++w)
+    workers.emplace_back([&, w] {
+      for (uint64_t n = 0; !stop.load(); ++n) {
+        const uint32_t tenant = n % 2 == 0 ? 1 : 2;
+        TracedRequest request = ended_at(UINT64_MAX, (n << 2 | w) << 2 | tenant);
+        tracer.add(tenant, request);
+      }
+    });
+  for (uint32_t turn = 0; turn < 100; ++turn) {
+    const uint32_t tenant = 1 + turn % 2;
+    const auto trace = tracer.start(tenant, Tracer::kMaxRequests);
+    ASSERT_TRUE(trace) << trace.error().message;
+    std::vector<TracedRequest> read;
+    while (read.size() < 100) {
+      const auto reading = tracer.read(*trace, static_cast<uint32_t>(read.size()), 64);
+      ASSERT_TRUE(reading);
+      read.insert(read.end(), reading->requests.begin(), reading->requests.end());
+    }
+    std::set<uint64_t> ids;
+    for (const TracedRequest& one : read) {
+      EXPECT_EQ(one.request_id & 3, tenant);
+      EXPECT_EQ(one.request_id, one.times.done_ns);
+      EXPECT_TRUE(ids.insert(one.request_id).second);
+    }
+    ASSERT_TRUE(tracer.stop(*trace));
+  }
+  stop.store(true);
+  for (std::thread& worker : workers) worker.join();
+}
+
+}  // namespace
+}  // namespace itif::pipeline::test
