@@ -122,11 +122,12 @@ Status serve(const config::Config& config) {
   serving::TenantService service(*plane, devices, clock, config, cpus.executor_cpus);
   if (devices.has_fallback())
     service.on_device_failed([&server] { server->leave_failed_device(); });
-  const serving::ApplianceDocuments documents(config, clock, devices, *plane, service);
+  serving::GroupWatch watch(*plane, service, clock);
+  const serving::ApplianceDocuments documents(config, clock, devices, *plane, service, watch);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {
     ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
-                  return serving::collect_metrics(*plane, service);
+                  return serving::collect_metrics(*plane, service, watch);
                 }));
   }
   const serving::DpdkTelemetry dpdk_telemetry(*plane, service);

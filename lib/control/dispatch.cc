@@ -80,7 +80,24 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus&
             [&](const ShowVersions& show) -> Result<json> {
               return tenants_.versions(show.tenant);
             },
+            [&](const ShowStages& show) -> Result<json> {
+              ITIF_ASSIGN(const tenant::Info info, tenants_.find(show.tenant));
+              return documents_.tenant_stages(info.record.id);
+            },
             [&](const ListGroups&) -> Result<json> { return documents_.groups(); },
+            [&](const ShowBottleneck& show) -> Result<json> {
+              return documents_.bottleneck(show.group);
+            },
+            [&](const StartTrace& start) -> Result<json> {
+              ITIF_ASSIGN(const tenant::Info info, tenants_.find(start.tenant));
+              return documents_.start_trace(info.record.id, start.requests);
+            },
+            [&](const ReadTrace& read) -> Result<json> {
+              return documents_.trace(read.trace, read.first);
+            },
+            [&](const StopTrace& stop) -> Result<json> {
+              return documents_.stop_trace(stop.trace);
+            },
             [&](const ShowPlanner& show) -> Result<json> { return documents_.planner(show.group); },
             [&](const ShowProfile& show) -> Result<json> { return documents_.profile(show.group); },
             [&](const Stats&) -> Result<json> { return documents_.stats(); },

@@ -4,6 +4,7 @@
 // request's first piece to the last datagram of its answer.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -15,11 +16,32 @@ class Documents {
  public:
   virtual ~Documents() = default;
 
+  // {id, name, requests, stages: [{stage, mean_ns, p50_ns, p99_ns}]}: of the tenant's answered
+  // requests. Errors: kNotFound; kUnsupported (telemetry.stages = false).
+  virtual Result<nlohmann::json> tenant_stages(uint32_t id) const = 0;
+  // {groups: [{name, limit: "network"|"cpu"|"device"|"share"|"clients", because, interval_ns,
+  //   answered, requests_per_s, latency_ns, gue, overloaded, waiting, received_datagrams,
+  //   lost_datagrams, worker_busy, device_busy, turn_wait, share_percent, batch_fullness, stages,
+  //   arrive_ns, queue_ns, compute_ns, send_ns, total_ns}]}: what limits each group, with the
+  // evidence (telemetry/bottleneck.h). `group` empty: all. Errors: kNotFound (no such group).
+  virtual Result<nlohmann::json> bottleneck(const std::string& group) const = 0;
+  // {trace, id, name}: traces the tenant's next requests. Changes nothing else.
+  // Errors: kNotFound; kUnavailable (another trace runs); kUnsupported (telemetry.stages = false).
+  virtual Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const = 0;
+  // {trace, id, wanted, removed, requests: [{request_id, session, worker, tokens, status,
+  //   arrival_ns, points: [{point, since_ns}]}]}: the traced requests from number `first` on, some
+  // hundreds at most. `removed`: the tenant is no longer there.
+  // Errors: kNotFound (no such trace, stopped or replaced).
+  virtual Result<nlohmann::json> trace(uint32_t trace, uint32_t first) const = 0;
+  // {}. Errors: as trace().
+  virtual Result<nlohmann::json> stop_trace(uint32_t trace) const = 0;
+
   // {groups: [{name, backbone, device, dtype, tenants: [name], slots, slots_used, weight_bytes,
   //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, batches, requests,
   //   tokens, rows, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
-  //   device_failed; on a GPU also graphs, graph_launches, graph_failures, refused_gemms;
-  //   groups that generate also kv_blocks, kv_blocks_used, kv_blocks_reserved}]}
+  //   turn_wait_s, requests_per_s, latency_ns, gue, device_failed; on a GPU also graphs,
+  //   graph_launches, graph_failures, refused_gemms; groups that generate also kv_blocks,
+  //   kv_blocks_used, kv_blocks_reserved}]}
   virtual nlohmann::json groups() const = 0;
   // {group, planner, batches: [{requests, tokens, rows, planner, execute_ns,
   //  offers: [{planner, predicted_ns}]}]}: the last batches, oldest first. A batch's planner is the
@@ -44,7 +66,8 @@ class Documents {
   //   deadline_missed, slo_missed},
   //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes,
   //   send_dropped, send_no_mbuf, transmit_refused, contexts, held_bytes, cache_hits},
-  //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}}}
+  //  stages: {reassembly|verify|intake|queue|plan|launch|compute|respond|send|total|expire:
+  //   {count, p50_us, p99_us, p999_us, max_us}}}
   // received, answered and refused count requests since the start. Rates and tenants' percentiles
   // cover the last interval_ns.
   virtual nlohmann::json stats() const = 0;

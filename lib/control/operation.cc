@@ -12,6 +12,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr uint64_t kMaxTraced = 1000;  // requests; = pipeline::Tracer::kMaxRequests
 constexpr uint64_t kMaxDrainNs = 24 * 3600'000'000'000;
 constexpr uint64_t kMaxCanaryPercent = 99;
 
@@ -107,6 +108,39 @@ Result<Operation> update_group(Arguments& in) {
   return WorkerOperation(std::move(update));
 }
 
+Result<Operation> bottleneck(Arguments& in) {
+  ShowBottleneck show{in.optional_text("group", tenant_name_rule).value_or("")};
+  ITIF_TRY(in.finish());
+  return QuickOperation(std::move(show));
+}
+
+// A number that must be given.
+uint32_t given_number(Arguments& in, const char* name, uint64_t max) {
+  const auto value = in.optional_number(name, 0, max);
+  if (!value) in.wrong(name, fmt::format("given: an integer from 0 to {}", max));
+  return static_cast<uint32_t>(value.value_or(0));
+}
+
+Result<Operation> start_trace(Arguments& in) {
+  StartTrace start{tenant_ref(in), static_cast<uint32_t>(
+                                       in.optional_number("requests", 1, kMaxTraced).value_or(1))};
+  ITIF_TRY(in.finish());
+  return QuickOperation(std::move(start));
+}
+
+Result<Operation> read_trace(Arguments& in) {
+  ReadTrace read{given_number(in, "trace", UINT32_MAX),
+                 static_cast<uint32_t>(in.optional_number("first", 0, kMaxTraced).value_or(0))};
+  ITIF_TRY(in.finish());
+  return QuickOperation(read);
+}
+
+Result<Operation> stop_trace(Arguments& in) {
+  StopTrace stop{given_number(in, "trace", UINT32_MAX)};
+  ITIF_TRY(in.finish());
+  return QuickOperation(stop);
+}
+
 template <class Kind, class Op>
 Result<Operation> of_group(Arguments& in) {
   Op op{in.text("group", tenant_name_rule)};
@@ -145,6 +179,11 @@ constexpr Entry kOperations[] = {
     {"tenant.promote", of_tenant<WorkerOperation, PromoteTenant>},
     {"tenant.rollback", of_tenant<WorkerOperation, RollBackTenant>},
     {"tenant.remove", remove_tenant},
+    {"tenant.stages", of_tenant<QuickOperation, ShowStages>},
+    {"group.bottleneck", bottleneck},
+    {"trace.start", start_trace},
+    {"trace.read", read_trace},
+    {"trace.stop", stop_trace},
     {"group.list", plain<QuickOperation, ListGroups>},
     {"group.update", update_group},
     {"group.planner", of_group<QuickOperation, ShowPlanner>},

@@ -93,7 +93,25 @@ struct ShowTenant {
 struct ShowVersions {
   tenant::Ref tenant;
 };
+struct ShowStages {
+  tenant::Ref tenant;
+};
 struct ListGroups {};
+struct ShowBottleneck {
+  std::string group;  // empty: all
+};
+// Traces of single requests. One at a time.
+struct StartTrace {
+  tenant::Ref tenant;
+  uint32_t requests = 1;
+};
+struct ReadTrace {
+  uint32_t trace = 0;
+  uint32_t first = 0;  // record
+};
+struct StopTrace {
+  uint32_t trace = 0;
+};
 struct Stats {};
 struct Drops {};
 struct ShowDevice {};
@@ -104,9 +122,11 @@ struct DataAddress {};
 using WorkerOperation = std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant,
                                      RemoveTenant, RotateKey, PromoteTenant, RollBackTenant,
                                      UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
-// Quick, read-only operations; the I/O thread answers them.
-using QuickOperation = std::variant<ListTenants, ShowTenant, ShowVersions, ListGroups, ShowPlanner,
-                                    ShowProfile, Stats, Drops, ShowDevice, Health, DataAddress>;
+// Quick operations; the I/O thread answers them. They are read-only, except those of traces.
+using QuickOperation =
+    std::variant<ListTenants, ShowTenant, ShowVersions, ShowStages, ListGroups, ShowBottleneck,
+                 ShowPlanner, ShowProfile, StartTrace, ReadTrace, StopTrace, Stats, Drops,
+                 ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
 // Errors: kInvalidArgument (names the argument), kNotFound (unknown operation; lists all).

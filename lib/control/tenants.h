@@ -42,6 +42,7 @@ class Tenants {
   Result<nlohmann::json> run(const RemoveTenant& op, const Progress& progress);
   Result<nlohmann::json> run(const RotateKey& op, const Progress& progress);
 
+  Result<tenant::Info> find(const tenant::Ref& ref) const;  // Errors: kNotFound
   nlohmann::json list() const;
   Result<nlohmann::json> show(const tenant::Ref& ref) const;      // Errors: kNotFound
   Result<nlohmann::json> versions(const tenant::Ref& ref) const;  // Errors: kNotFound
@@ -49,7 +50,6 @@ class Tenants {
   nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of failed tenants
 
  private:
-  Result<tenant::Info> find(const tenant::Ref& ref) const;
   // Replaces `old` by `next` in the appliance and the registry. Returns the changed tenant. `load`:
   // if the tenant is not loaded, its model is.
   Result<tenant::Info> change(const tenant::Info& old, tenant::Record next, bool load,

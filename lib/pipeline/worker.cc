@@ -185,7 +185,7 @@ void Worker::publish() noexcept {
   counters_.send_dropped.add(tx_.dropped() - counters_.send_dropped.read());
   // Published figures of requests are at most this old. Publishing them costs about 10 µs.
   constexpr uint64_t kStagesPeriodNs = 200'000'000;
-  const uint64_t answers = counters_.responses.read() + counters_.statuses.read();
+  const uint64_t answers = num_recorded_ + counters_.statuses.read();
   if (answers != published_answers_ && now_ns_ >= next_stages_ns_) {
     published_answers_ = answers;
     next_stages_ns_ = now_ns_ + kStagesPeriodNs;

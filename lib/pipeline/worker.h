@@ -190,6 +190,7 @@ class Worker {
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;
   uint64_t published_answers_ = 0;
+  uint64_t num_recorded_ = 0;  // responses whose stages are recorded
   std::atomic<bool> stopping_{false};
 };
 

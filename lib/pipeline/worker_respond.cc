@@ -255,6 +255,7 @@ void Worker::account_end(net::Context& context) noexcept {
 // Records the requests whose responses have been handed to the port in this poll.
 void Worker::record_sent() noexcept {
   const uint64_t sent_ns = shared_.clock.now_ns();
+  num_recorded_ += transmit_.ended().size();
   const auto times_of = [sent_ns](const net::TransmitQueue::Ended& ended) {
     request::Times times = ended.times;
     times.last_out_ns = sent_ns;

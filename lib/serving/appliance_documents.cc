@@ -84,12 +84,13 @@ std::string bare_address(const std::string& with_prefix) {
 
 ApplianceDocuments::ApplianceDocuments(const config::Config& config, const Clock& clock,
                                        const DeviceTable& devices, pipeline::Pipeline& pipeline,
-                                       TenantService& service)
+                                       TenantService& service, GroupWatch& watch)
     : config_(config),
       clock_(clock),
       devices_(devices),
       pipeline_(pipeline),
       service_(service),
+      watch_(watch),
       started_ns_(clock.now_ns()),
       window_(started_ns_) {}
 
@@ -99,7 +100,10 @@ double ApplianceDocuments::uptime_s() const {
 
 json ApplianceDocuments::groups() const {
   json list = json::array();
+  std::map<std::string, GroupReport> reports;
+  for (GroupReport& report : watch_.read()) reports[report.name] = std::move(report);
   for (const GroupInfo& g : service_.groups()) {
+    const GroupReport& recent = reports[g.name];
     list.push_back({{"name", g.name},
                     {"backbone", g.backbone},
                     {"device", g.device},
@@ -124,6 +128,10 @@ json ApplianceDocuments::groups() const {
                     {"mean_batch_tokens", ratio(g.tokens, g.batches)},
                     {"mean_batch_tenants", ratio(g.tenants, g.batches)},
                     {"busy_s", static_cast<double>(g.busy_ns) * 1e-9},
+                    {"turn_wait_s", static_cast<double>(g.turn_wait_ns) * 1e-9},
+                    {"requests_per_s", recent.requests_per_s},
+                    {"latency_ns", static_cast<uint64_t>(recent.latency_ns)},
+                    {"gue", recent.gue},
                     {"device_failed", g.device_failed}});
     if (g.keeps_graphs) {
       list.back()["graphs"] = g.graphs;

@@ -9,6 +9,7 @@
 #include "control/documents.h"
 #include "pipeline/pipeline.h"
 #include "serving/device_table.h"
+#include "serving/group_watch.h"
 #include "serving/tenant_service.h"
 #include "serving/window.h"
 
@@ -18,9 +19,15 @@ class ApplianceDocuments final : public control::Documents {
  public:
   // All arguments must outlive the object.
   ApplianceDocuments(const config::Config& config, const Clock& clock, const DeviceTable& devices,
-                     pipeline::Pipeline& pipeline, TenantService& service);
+                     pipeline::Pipeline& pipeline, TenantService& service, GroupWatch& watch);
 
   nlohmann::json groups() const override;
+  // watch_documents.cc
+  Result<nlohmann::json> tenant_stages(uint32_t id) const override;
+  Result<nlohmann::json> bottleneck(const std::string& group) const override;
+  Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const override;
+  Result<nlohmann::json> trace(uint32_t trace, uint32_t first) const override;
+  Result<nlohmann::json> stop_trace(uint32_t trace) const override;
   Result<nlohmann::json> planner(const std::string& group) const override;
   Result<nlohmann::json> profile(const std::string& group) const override;
   nlohmann::json stats() const override;
@@ -31,12 +38,15 @@ class ApplianceDocuments final : public control::Documents {
 
  private:
   double uptime_s() const;
+  bool stamps_stages() const;
+  Result<TenantInfo> find_tenant(uint32_t id) const;
 
   const config::Config& config_;
   const Clock& clock_;
   const DeviceTable& devices_;
   pipeline::Pipeline& pipeline_;
   TenantService& service_;
+  GroupWatch& watch_;
   uint64_t started_ns_;
   mutable Window window_;
 };

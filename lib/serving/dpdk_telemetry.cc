@@ -53,6 +53,7 @@ void add_figures(rte_tel_data* data, const pipeline::WorkerFigures& f) {
   add(data, "cache_hits", f.cache_hits);
   add(data, "polls", f.polls);
   add(data, "idle_polls", f.idle_polls);
+  add(data, "busy_ns", f.busy_ns);
 }
 
 int stats(const char*, const char*, rte_tel_data* data) {
@@ -128,6 +129,31 @@ int tenant(const char*, const char* params, rte_tel_data* data) {
   return -1;
 }
 
+int stages(const char*, const char* params, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  const std::optional<uint32_t> id = number(params);
+  if (source_service == nullptr || !id) return -1;
+  for (const TenantInfo& entry : source_service->list()) {
+    if (entry.record.id != *id) continue;
+    pipeline::StageFigures f = pipeline::tenant_stages(source_pipeline->workers(), entry.index);
+    if (entry.stages_before) f -= *entry.stages_before;
+    rte_tel_data_start_dict(data);
+    add(data, "requests", f.sums.num_requests);
+    for (size_t i = 0; i < f.counts.size(); ++i) {
+      rte_tel_data* stage = rte_tel_data_alloc();
+      if (stage == nullptr) return -1;
+      rte_tel_data_start_dict(stage);
+      add(stage, "sum_ns", f.sums.ns[i]);
+      add(stage, "p50_ns", pipeline::TenantLatencyTable::percentile(f.counts[i], 50));
+      add(stage, "p99_ns", pipeline::TenantLatencyTable::percentile(f.counts[i], 99));
+      rte_tel_data_add_dict_container(data, telemetry::stage_name(static_cast<telemetry::Stage>(i)),
+                                      stage, 0);
+    }
+    return 0;
+  }
+  return -1;
+}
+
 int groups(const char*, const char*, rte_tel_data* data) {
   const std::lock_guard lock(sources_mutex);
   if (source_service == nullptr) return -1;
@@ -144,6 +170,7 @@ int groups(const char*, const char*, rte_tel_data* data) {
     add(group, "requests", g.requests);
     add(group, "tokens", g.tokens);
     add(group, "busy_ns", g.busy_ns);
+    add(group, "turn_wait_ns", g.turn_wait_ns);
     // Dictionary names may contain only letters, digits, '_' and '/'. The number distinguishes
     // groups whose names differ in other characters.
     std::string name = fmt::format("{}_{}", g.number, g.name);
@@ -169,6 +196,8 @@ DpdkTelemetry::DpdkTelemetry(const pipeline::Pipeline& pipeline, const TenantSer
       "/itif/tenants", tenants,
       "Ids of the tenants, ascending, at most 512. Parameter: the lowest id to list; default 0");
   rte_telemetry_register_cmd("/itif/tenant", tenant, "Figures of a tenant. Parameter: its id");
+  rte_telemetry_register_cmd("/itif/stages", stages,
+                             "Times of a tenant's requests by stage. Parameter: its id");
   rte_telemetry_register_cmd("/itif/groups", groups, "Figures of the groups. No parameters");
 }
 

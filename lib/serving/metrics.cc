@@ -29,6 +29,8 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
   auto dropped = counter_family("itif_dropped_datagrams_total", "Datagrams dropped, by reason.");
   auto sent = counter_family("itif_sent_datagrams_total", "Frames given to ports.");
   auto unsent = counter_family("itif_unsent_total", "Answers that could not be sent, by reason.");
+  auto busy =
+      counter_family("itif_worker_busy_seconds_total", "Time of a worker's polls that found work.");
   for (const auto& worker : pipeline.workers()) {
     const pipeline::WorkerFigures f = pipeline::worker_figures(*worker);
     const telemetry::Label label{"worker", std::to_string(worker->options().id)};
@@ -36,6 +38,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
     add_sample(forwarded, {label}, static_cast<double>(f.forwarded));
     add_sample(held, {label}, static_cast<double>(f.held));
     add_sample(sent, {label}, static_cast<double>(f.sent));
+    add_sample(busy, {label}, static_cast<double>(f.busy_ns) * 1e-9);
     add_sample(unsent, {label, {"reason", "port_full"}}, static_cast<double>(f.send_dropped));
     add_sample(unsent, {label, {"reason", "no_mbuf"}}, static_cast<double>(f.send_no_mbuf));
     add_sample(unsent, {label, {"reason", "transmit_full"}},
@@ -49,7 +52,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
   for (size_t i = 0; i < set.size(); ++i)
     telemetry::add_summary(
         stages, {{"stage", telemetry::stage_name(static_cast<telemetry::Stage>(i))}}, set[i]);
-  for (auto* family : {&received, &forwarded, &held, &dropped, &sent, &unsent, &stages})
+  for (auto* family : {&received, &forwarded, &held, &dropped, &sent, &unsent, &busy, &stages})
     families.push_back(std::move(*family));
 }
 
@@ -98,12 +101,53 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
     families.push_back(std::move(*family));
 }
 
+// Tenants that were answered, by stage. Empty with telemetry.stages = false.
+void add_tenant_stages(telemetry::Families& families, const pipeline::Pipeline& pipeline,
+                       const TenantService& service) {
+  auto stages = telemetry::summary_family("itif_tenant_stage_seconds",
+                                          "Time of a tenant's answered requests by stage.");
+  for (const TenantInfo& entry : service.list()) {
+    pipeline::StageFigures figures = pipeline::tenant_stages(pipeline.workers(), entry.index);
+    if (entry.stages_before) figures -= *entry.stages_before;
+    if (figures.sums.num_requests == 0) continue;
+    for (size_t i = 0; i < figures.counts.size(); ++i) {
+      prometheus::ClientMetric& metric = stages.metric.emplace_back();
+      metric.label = {{"tenant", entry.record.name},
+                      {"stage", telemetry::stage_name(static_cast<telemetry::Stage>(i))}};
+      metric.summary.sample_count = figures.sums.num_requests;
+      metric.summary.sample_sum = static_cast<double>(figures.sums.ns[i]) * 1e-9;
+      for (const double percent : {50.0, 99.0}) {
+        const uint64_t ns = pipeline::TenantLatencyTable::percentile(figures.counts[i], percent);
+        metric.summary.quantile.push_back({percent / 100, static_cast<double>(ns) * 1e-9});
+      }
+    }
+  }
+  families.push_back(std::move(stages));
+}
+
+// The figures cover the time since a scrape at least a second ago.
+void add_limits(telemetry::Families& families, GroupWatch& watch) {
+  auto gue =
+      gauge_family("itif_group_gue", "Requests per second over mean latency in ms (GSLICE's GUE).");
+  auto limits = gauge_family("itif_group_limit", "1 for what limits the group now.");
+  for (const GroupReport& report : watch.read()) {
+    add_sample(gue, {{"group", report.name}}, report.gue);
+    for (const telemetry::Limit limit : telemetry::kLimits)
+      add_sample(limits, {{"group", report.name}, {"limit", telemetry::limit_name(limit)}},
+                 limit == report.verdict.limit ? 1 : 0);
+  }
+  families.push_back(std::move(gue));
+  families.push_back(std::move(limits));
+}
+
 void add_groups(telemetry::Families& families, const TenantService& service) {
   auto batches = counter_family("itif_group_batches_total", "Batches run.");
   auto tokens = counter_family("itif_group_tokens_total", "Tokens in batches.");
   auto rows =
       counter_family("itif_group_rows_total", "Rows computed in batches: tokens and padding.");
   auto busy = counter_family("itif_group_busy_seconds_total", "Time spent in batches.");
+  auto turns = counter_family("itif_group_turn_wait_seconds_total",
+                              "Time that batches waited for the device's other groups.");
   auto queued = gauge_family("itif_group_queued_requests", "Requests waiting.");
   auto weights = gauge_family("itif_group_weight_bytes", "Device memory of all tenants' weights.");
   auto shared =
@@ -124,6 +168,7 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
     add_sample(tokens, {label}, static_cast<double>(g.tokens));
     add_sample(rows, {label}, static_cast<double>(g.rows));
     add_sample(busy, {label}, static_cast<double>(g.busy_ns) * 1e-9);
+    add_sample(turns, {label}, static_cast<double>(g.turn_wait_ns) * 1e-9);
     add_sample(queued, {label}, g.waiting);
     add_sample(weights, {label}, static_cast<double>(g.weight_bytes));
     add_sample(shared, {label}, static_cast<double>(g.workspace_bytes));
@@ -138,7 +183,7 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
     add_sample(blocks, {label, {"what", "used"}}, static_cast<double>(g.kv_blocks_used));
     add_sample(blocks, {label, {"what", "reserved"}}, static_cast<double>(g.kv_blocks_reserved));
   }
-  for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights, &shared, &blocks,
+  for (auto* family : {&batches, &tokens, &rows, &busy, &turns, &queued, &weights, &shared, &blocks,
                        &graphs, &graph_launches, &graph_failures, &refused_gemms})
     families.push_back(std::move(*family));
 }
@@ -146,12 +191,14 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
 }  // namespace
 
 telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
-                                    const TenantService& service) {
+                                    const TenantService& service, GroupWatch& watch) {
   telemetry::Families families;
   add_workers(families, pipeline);
   add_ports(families, pipeline);
   add_tenants(families, pipeline, service);
+  add_tenant_stages(families, pipeline, service);
   add_groups(families, service);
+  add_limits(families, watch);
   return families;
 }
 

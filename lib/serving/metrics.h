@@ -2,12 +2,13 @@
 #pragma once
 
 #include "pipeline/pipeline.h"
+#include "serving/group_watch.h"
 #include "serving/tenant_service.h"
 #include "telemetry/prometheus.h"
 
 namespace itif::serving {
 
 telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
-                                    const TenantService& service);
+                                    const TenantService& service, GroupWatch& watch);
 
 }  // namespace itif::serving

@@ -17,10 +17,10 @@ def test_dpdk_telemetry_knows_our_endpoints(appliance, namespaces, models):
     listed = telemetry(appliance, "/")
     ours = {command for command in listed if command.startswith("/itif/")}
     assert ours == {"/itif/stats", "/itif/worker", "/itif/drops", "/itif/tenants", "/itif/tenant",
-                    "/itif/groups"}
+                    "/itif/stages", "/itif/groups"}
     assert "/ethdev/stats" in listed
     tenant = added["tenant"]["id"]
-    parameters = {"/itif/worker": ",0", "/itif/tenant": f",{tenant}"}
+    parameters = {"/itif/worker": ",0", "/itif/tenant": f",{tenant}", "/itif/stages": f",{tenant}"}
     for command in ours:
         assert telemetry(appliance, command + parameters.get(command, "")) is not None, command
     assert telemetry(appliance, "/itif/stats")["requests"] == 5
@@ -28,7 +28,8 @@ def test_dpdk_telemetry_knows_our_endpoints(appliance, namespaces, models):
     assert telemetry(appliance, f"/itif/tenants,{tenant}") == [tenant]
     assert not telemetry(appliance, f"/itif/tenants,{tenant + 1}")
     assert [key.split("_")[0] for key in telemetry(appliance, "/itif/groups")] == ["0"]
-    for nonsense in ("/itif/worker", "/itif/worker,99", "/itif/tenants,x", "/itif/tenant,x", "/itif/tenant,999999"):
+    for nonsense in ("/itif/worker", "/itif/worker,99", "/itif/tenants,x", "/itif/tenant,x", "/itif/tenant,999999",
+                     "/itif/stages", "/itif/stages,x", "/itif/stages,999999"):
         assert not telemetry(appliance, nonsense), nonsense
 
 
@@ -52,6 +53,11 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     blocks = dict(re.findall(r'^itif_group_kv_blocks\{[^}]*what="(\w+)"[^}]*\} (\d+)', text, re.M))
     assert int(blocks["all"]) > 0 and blocks["used"] == blocks["reserved"] == "0", text[:3000]
     assert len(re.findall(r"^itif_group_workspace_bytes\{.*\} [1-9]", text, re.M)) == 2, text[:3000]
+    assert re.search(r'^itif_tenant_stage_seconds_count\{[^}]*stage="compute"[^}]*\} 5$', text, re.M), text[:3000]
+    assert re.search(r'^itif_worker_busy_seconds_total\{worker="0"\} 0\.', text, re.M), text[:3000]
+    assert len(re.findall(r"^itif_group_gue\{", text, re.M)) == 2
+    limits = re.findall(r'^itif_group_limit\{group="([^"]+)",limit="(\w+)"\} ([01])$', text, re.M)
+    assert len(limits) == 10 and sum(int(value) for _, _, value in limits) == 2, limits
     for line in text.splitlines():
         assert line.startswith("#") or not line or re.match(r"^\w+(\{.*\})? \S+$", line), line
 

@@ -19,6 +19,8 @@ void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update,
 void add_version_commands(CommandLine& line, CLI::App* tenants);
 void add_group_commands(CommandLine& line);   // group list, update, planner; profile show, run
 void add_figure_commands(CommandLine& line);  // stats, drops, device, health, events
+// tenant stages, bottleneck, trace. REQUIRES: add_tenant_commands() was called.
+void add_watch_commands(CommandLine& line);
 void add_drain_commands(CommandLine& line);   // drain, undrain
 void add_infer_command(CommandLine& line);    // infer
 void add_local_commands(CommandLine& line);   // keygen, config check, completion

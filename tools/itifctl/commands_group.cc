@@ -44,6 +44,7 @@ void show_groups(const json& document) {
                {"SCHEDULER"},
                {"PLANNER"},
                {"SHARE", kRight},
+               {"GUE", kRight},
                {"PADDING", kRight}});
   for (const json& g : document.value("groups", json::array())) {
     const json tenants = g.value("tenants", json::array());
@@ -52,7 +53,8 @@ void show_groups(const json& document) {
                text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
                bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
                count_cell(g, "requests_executing"), text_cell(g, "scheduler"),
-               text_cell(g, "planner"), percent_cell(g, "share_percent"), padding_cell(g)});
+               text_cell(g, "planner"), percent_cell(g, "share_percent"), rate_cell(g, "gue"),
+               padding_cell(g)});
   }
   fmt::print("{}", table.text());
 }

@@ -83,6 +83,7 @@ int run(int argc, char** argv) {
   add_tenant_commands(line);
   add_group_commands(line);
   add_figure_commands(line);
+  add_watch_commands(line);
   add_drain_commands(line);
   add_infer_command(line);
   add_local_commands(line);

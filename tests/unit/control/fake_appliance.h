@@ -214,6 +214,81 @@ class FakeAppliance final : public Appliance, public Documents {
   nlohmann::json groups() const override {
     return {{"groups", {{{"name", "bert-768"}, {"backbone", "bert 12x768, 12 heads"}}}}};
   }
+  Result<nlohmann::json> tenant_stages(uint32_t id) const override {
+    return nlohmann::json{{"id", id},
+                          {"name", "sentiment"},
+                          {"requests", 1190},
+                          {"stages",
+                           {stage("queue", 2'000'000, 1'900'000), stage("compute", 6e6, 5'800'000),
+                            stage("total", 8'000'000, 7'700'000)}}};
+  }
+  Result<nlohmann::json> bottleneck(const std::string& group) const override {
+    if (!group.empty() && group != "bert-768")
+      return fail(Code::kNotFound, "there is no group '" + group + "'");
+    return nlohmann::json{
+        {"groups",
+         {{{"name", "bert-768"},
+           {"limit", "device"},
+           {"because",
+            "requests wait 6.00 ms for 3.00 ms of computing; batches run 97 % of the "
+            "time"},
+           {"interval_ns", 1'000'000'000},
+           {"answered", 1200},
+           {"requests_per_s", 1200.0},
+           {"latency_ns", 10'000'000},
+           {"gue", 120.0},
+           {"overloaded", 0},
+           {"waiting", 12},
+           {"received_datagrams", 1210},
+           {"lost_datagrams", 0},
+           {"worker_busy", 0.12},
+           {"device_busy", 0.97},
+           {"turn_wait", 0.0},
+           {"share_percent", 100.0},
+           {"batch_fullness", 0.5},
+           {"stages", true},
+           {"arrive_ns", 100'000},
+           {"queue_ns", 6'000'000},
+           {"compute_ns", 3'000'000},
+           {"send_ns", 5000},
+           {"total_ns", 10'000'000}}}}};
+  }
+  // Traces have `traced` requests: fewer than are wanted, unless a test sets more.
+  Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const override {
+    if (is_tracing) return fail(Code::kUnavailable, "tenant 1 is being traced");
+    is_tracing = true;
+    wanted = requests;
+    return nlohmann::json{{"trace", 3}, {"id", id}, {"name", "sentiment"}};
+  }
+  Result<nlohmann::json> trace(uint32_t number, uint32_t first) const override {
+    if (!is_tracing || number != 3) return fail(Code::kNotFound, "there is no trace");
+    nlohmann::json requests = nlohmann::json::array();
+    // Two per answer, as if they came one by one.
+    for (uint32_t i = first; i < std::min({first + 2, traced.load(), wanted.load()}); ++i)
+      requests.push_back({{"request_id", 7 + i},
+                          {"session", 99},
+                          {"worker", 0},
+                          {"tokens", 12},
+                          {"status", "ok"},
+                          {"arrival_ns", 5'000'000 + 1'000'000 * i},
+                          {"points",
+                           {point("last_piece", 120'000), point("chosen", 820'000),
+                            point("computed", 2'820'000)}}});
+    return nlohmann::json{{"trace", number},
+                          {"id", 1},
+                          {"wanted", wanted.load()},
+                          {"removed", is_removed.load()},
+                          {"requests", std::move(requests)}};
+  }
+  Result<nlohmann::json> stop_trace(uint32_t number) const override {
+    if (!is_tracing || number != 3) return fail(Code::kNotFound, "there is no trace");
+    is_tracing = false;
+    return nlohmann::json::object();
+  }
+  mutable std::atomic<bool> is_tracing{false};
+  mutable std::atomic<uint32_t> wanted{0};
+  std::atomic<uint32_t> traced{1};
+  std::atomic<bool> is_removed{false};  // the traced tenant
   nlohmann::json stats() const override {
     return {{"tenants", nlohmann::json::array()}, {"total", {{"received", 7}}}};
   }
@@ -317,6 +392,13 @@ class FakeAppliance final : public Appliance, public Documents {
     }
     if (before_return) before_return();
     return {};
+  }
+
+  static nlohmann::json stage(const char* name, uint64_t mean_ns, uint64_t p50_ns) {
+    return {{"stage", name}, {"mean_ns", mean_ns}, {"p50_ns", p50_ns}, {"p99_ns", 2 * mean_ns}};
+  }
+  static nlohmann::json point(const char* name, uint64_t since_ns) {
+    return {{"point", name}, {"since_ns", since_ns}};
   }
 
   void wait_until_outside() {

@@ -89,6 +89,11 @@ TEST_F(StagesTest, ALongResponseLeavesForSeveralPolls) {
   EXPECT_EQ(polls, (frames - 1) / net::TxBuffer::kCapacity);
   EXPECT_EQ(sum_ns(Stage::kSend), polls * kStageMs);
   EXPECT_EQ(sum_ns(Stage::kTotal), polls * kStageMs);
+  // All workers' histograms are published after this response, too, which no answer follows.
+  clock.advance_ns(1000 * kStageMs);
+  poll_worker();
+  const auto published = stage_histograms({&worker, 1})[static_cast<size_t>(Stage::kSend)];
+  EXPECT_EQ(published.count(), 1u);
 }
 
 TEST_F(StagesTest, RepeatsAndRefusalsAreNotCounted) {
