@@ -21,9 +21,10 @@ class Documents {
   virtual Result<nlohmann::json> tenant_stages(uint32_t id) const = 0;
   // {groups: [{name, limit: "network"|"cpu"|"device"|"share"|"clients", because, interval_ns,
   //   answered, requests_per_s, latency_ns, gue, overloaded, waiting, received_datagrams,
-  //   lost_datagrams, worker_busy, device_busy, turn_wait, share_percent, batch_fullness, stages,
-  //   arrive_ns, queue_ns, compute_ns, send_ns, total_ns}]}: what limits each group, with the
-  // evidence (telemetry/bottleneck.h). `group` empty: all. Errors: kNotFound (no such group).
+  //   lost_datagrams, worker_busy, device_busy, turn_wait, intake_busy, share_percent,
+  //   batch_fullness, stages, arrive_ns, intake_ns, queue_ns, compute_ns, send_ns, total_ns}]}:
+  // what limits each group, with the evidence (telemetry/bottleneck.h). `group` empty: all.
+  // Errors: kNotFound (no such group).
   virtual Result<nlohmann::json> bottleneck(const std::string& group) const = 0;
   // {trace, id, name}: traces the tenant's next requests. Changes nothing else.
   // Errors: kNotFound; kUnavailable (another trace runs); kUnsupported (telemetry.stages = false).

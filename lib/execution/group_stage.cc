@@ -170,16 +170,24 @@ void GroupStage::finish_batches() noexcept {
   } while (figures.num_tokens > 0);
 }
 
-size_t GroupStage::poll() noexcept {
+size_t GroupStage::take_requests() noexcept {
   std::array<request::Request*, 64> arrived;
   size_t taken = 0;
+  uint64_t start_ns = 0;
   // Bounded, so that a steady stream of requests cannot keep a batch from starting.
   while (taken < runtime::RequestExecutor::kMaxIntake) {
     const unsigned count = ring_->pop(arrived.data(), arrived.size());
     if (count == 0) break;
+    if (taken == 0 && options_.executor.stamps_stages) start_ns = clock_->now_ns();
     for (unsigned i = 0; i < count; ++i) executor_->submit(arrived[i]);
     taken += count;
   }
+  if (start_ns != 0) counters_.intake_ns.add(clock_->now_ns() - start_ns);
+  return taken;
+}
+
+size_t GroupStage::poll() noexcept {
+  const size_t taken = take_requests();
   choose_waiting();
   runtime::BatchFigures figures;
   const size_t completed = executor_->step(*this, figures);

@@ -67,6 +67,8 @@ class GroupStage final : private runtime::CompletionSink {
   device::Device& device() const noexcept { return *device_; }
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
   const RecentBatches& recent_batches() const noexcept { return recent_batches_; }
+  // Returns true if the group's thread prepares a batch while another computes.
+  bool overlaps() const noexcept { return options_.overlaps; }
 
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
   const pipeline::GroupInbox& inbox() const noexcept { return *inbox_; }
@@ -130,6 +132,7 @@ class GroupStage final : private runtime::CompletionSink {
   size_t run_task() noexcept;
   size_t warm_up() noexcept;
   void use_stream(std::unique_ptr<device::Stream> stream) noexcept;
+  size_t take_requests() noexcept;
   void count_turns() noexcept;
   void count_cache() noexcept;
   void count_graphs() noexcept;

@@ -66,7 +66,8 @@ GroupWatch::Reading GroupWatch::take(const std::vector<TenantInfo>& tenants,
                           .tokens = g.tokens,
                           .refused = g.refused,
                           .busy_ns = g.busy_ns,
-                          .turn_wait_ns = g.turn_wait_ns};
+                          .turn_wait_ns = g.turn_wait_ns,
+                          .intake_ns = g.intake_ns};
   for (const auto& worker : pipeline_.workers()) {
     now.worker_busy_ns.push_back(worker->counters().busy_ns.read());
     now.received += worker->counters().received.read();
@@ -111,6 +112,7 @@ GroupReport GroupWatch::report(const GroupInfo& group, const std::vector<TenantI
   load.overloaded = std::min(overloaded, since(g.refused, g_before.refused));
   const auto mean_of = [&](Stage stage) { return mean(stages.of(stage), stages.num_requests); };
   load.arrive_ns = mean_of(Stage::kReassembly);
+  load.intake_ns = mean_of(Stage::kIntake);
   load.queue_ns = mean_of(Stage::kQueue) + mean_of(Stage::kPlan) + mean_of(Stage::kLaunch);
   load.compute_ns = mean_of(Stage::kCompute);
   load.send_ns = mean_of(Stage::kSend);
@@ -129,6 +131,9 @@ GroupReport GroupWatch::report(const GroupInfo& group, const std::vector<TenantI
   load.device_busy = fraction(static_cast<double>(busy_ns - turns_ns), interval_ns);
   load.turn_wait =
       std::min(1 - load.device_busy, fraction(static_cast<double>(turns_ns), interval_ns));
+  load.overlaps = group.overlaps;
+  load.intake_busy =
+      fraction(static_cast<double>(since(g.intake_ns, g_before.intake_ns)), interval_ns);
   const uint64_t batches = since(g.batches, g_before.batches);
   load.batch_fullness = std::max(
       fraction(mean(since(g.tokens, g_before.tokens), batches), group.max_batch_tokens),

@@ -47,6 +47,7 @@ class GroupWatch {
   };
   struct Group {
     uint64_t batches = 0, requests = 0, tokens = 0, refused = 0, busy_ns = 0, turn_wait_ns = 0;
+    uint64_t intake_ns = 0;
   };
   struct Reading {
     uint64_t at_ns = 0;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace itif::telemetry {
 namespace {
 
@@ -80,16 +82,20 @@ Verdict find_limit(const GroupLoad& load, const LimitRules& rules) {
     return {Limit::kNetwork,
             fmt::format("requests arrive for {:.2f} ms and leave for {:.2f} ms of {:.2f} ms in all",
                         load.arrive_ns * 1e-6, load.send_ns * 1e-6, load.total_ns * 1e-6)};
-  const double busy = load.device_busy + load.turn_wait;
-  if (busy >= rules.saturated) {
-    if (turns_of(load) >= rules.turns)
-      return {Limit::kShare, fmt::format("batches run {:.0f} % of the time and wait {:.0f} % of "
-                                         "that for other groups",
-                                         percent(busy), percent(turns_of(load)))};
-    return {Limit::kDevice, fmt::format("batches run {:.0f} % of the time", percent(busy))};
-  }
-  return {Limit::kClients,
-          fmt::format("batches run {:.0f} % of the time, and few requests wait", percent(busy))};
+  const double runs = load.device_busy + load.turn_wait;
+  const double busy = load.overlaps ? std::max(runs, load.intake_busy) : runs + load.intake_busy;
+  if (busy < rules.saturated)
+    return {Limit::kClients,
+            fmt::format("batches run {:.0f} % of the time, and few requests wait", percent(runs))};
+  if (load.intake_busy > runs)
+    return {Limit::kCpu, fmt::format("the group's thread takes requests in {:.0f} % of the time",
+                                     percent(load.intake_busy))};
+  if (turns_of(load) >= rules.turns)
+    return {
+        Limit::kShare,
+        fmt::format("batches run {:.0f} % of the time and wait {:.0f} % of that for other groups",
+                    percent(runs), percent(turns_of(load)))};
+  return {Limit::kDevice, fmt::format("batches run {:.0f} % of the time", percent(runs))};
 }
 
 double gue(double requests_per_s, double latency_ns) noexcept {

@@ -34,10 +34,14 @@ struct GroupLoad {
   double worker_busy = 0;           // the busiest worker: time in polls that found work
   double device_busy = 0;           // the group's batches computed
   double turn_wait = 0;             // its batches waited for their turn
-  double batch_fullness = 0;        // mean batch, as a fraction of the largest allowed one
-  bool has_stages = false;          // the following are measured (telemetry.stages)
-  double arrive_ns = 0;             // stage reassembly
-  double queue_ns = 0;              // stages queue, plan and launch
+  // The group's thread took requests in. Without overlap no batch runs meanwhile.
+  double intake_busy = 0;
+  bool overlaps = false;
+  double batch_fullness = 0;  // mean batch, as a fraction of the largest allowed one
+  bool has_stages = false;    // the following are measured (telemetry.stages)
+  double arrive_ns = 0;       // stage reassembly
+  double intake_ns = 0;       // includes waiting for the group's thread
+  double queue_ns = 0;        // stages queue, plan and launch
   double compute_ns = 0;
   double send_ns = 0;
   double total_ns = 0;
@@ -45,7 +49,7 @@ struct GroupLoad {
 
 // Thresholds of the rules.
 struct LimitRules {
-  double saturated = 0.8;  // a worker or a device that is busy for this part of the time
+  double saturated = 0.8;  // a thread or a device that is busy for this part of the time
   double half_busy = 0.5;  // a device that is busy enough to be the cause of a backlog
   double turns = 0.2;      // waits for turns, as a part of the time of batches
   double backlog = 0.5;    // waits in the queue, as a part of the time of computing
@@ -68,8 +72,9 @@ struct Verdict {
 //   3. A worker is saturated: cpu.
 //   4. No request was answered: clients.
 //   5. Arriving and leaving take `transfer` of the total time: network.
-//   6. Batches run for `saturated` of the time, waits for turns included: share if waits take
-//      `turns` of that, else device.
+//   6. The group runs batches (waits for turns included) or takes requests in for `saturated` of
+//      the time: cpu if it takes in for longer; share if waits take `turns` of the batches' time;
+//      else device. If both overlap, each counts alone.
 //   7. clients.
 Verdict find_limit(const GroupLoad& load, const LimitRules& rules = {});
 

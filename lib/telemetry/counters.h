@@ -117,6 +117,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter execute_ns;    // Σ over these, from the start of the batch to its end
   Counter busy_ns;       // time in batches; the device's own measurement if it has one
   Counter turn_wait_ns;  // part of busy_ns in which batches waited for the device's other groups
+  Counter intake_ns;     // time of the group's thread in taking requests in
   Gauge share_ask;       // slice::Ask: what batch control asks of the group's share
   Gauge queued;          // requests waiting
   Gauge busy_until_ns;   // when the running batches are expected to end; 0: none runs

@@ -129,6 +129,36 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.turn_wait = 0.4;
             }),
        Limit::kShare, "wait 44 %"},
+      {"taking in and batches",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.5;
+              l.intake_busy = 0.35;
+            }),
+       Limit::kDevice, "batches run 50 %"},
+      {"more taking in than batches",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.3;
+              l.intake_busy = 0.55;
+            }),
+       Limit::kCpu, "takes requests in 55 %"},
+      {"taking in beside batches",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.3;
+              l.intake_busy = 0.55;
+              l.overlaps = true;
+            }),
+       Limit::kClients, ""},
+      {"much taking in beside batches",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.3;
+              l.intake_busy = 0.9;
+              l.overlaps = true;
+            }),
+       Limit::kCpu, "90 %"},
   };
   for (const Scene& scene : scenes) {
     const Verdict verdict = find_limit(scene.load);
