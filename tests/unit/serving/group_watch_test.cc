@@ -1,0 +1,92 @@
+// Reports of a group watch over time: rates, latencies and limits of the last seconds.
+#include "serving/group_watch.h"
+
+#include "tenant_service_fixture.h"
+
+namespace itif::serving::test {
+namespace {
+
+constexpr uint64_t kWatchSecond = 1'000'000'000;
+
+// The service's clock is the system's; the watch has its own.
+class GroupWatchTest : public TenantServiceTest {
+ protected:
+  void SetUp() override {
+    TenantServiceTest::SetUp();
+    watch = std::make_unique<GroupWatch>(*pipeline, *service, watch_clock);
+    ASSERT_TRUE(admit(settings(1)));
+  }
+  GroupReport read(uint64_t after_ns = kWatchSecond) {
+    watch_clock.advance_ns(after_ns);
+    const std::vector<GroupReport> reports = watch->read();
+    EXPECT_EQ(reports.size(), 1u);
+    return reports.empty() ? GroupReport() : reports.front();
+  }
+  // Lets the group run a request, as a worker would.
+  void run_request() {
+    request::Request one;
+    const uint16_t id = 5;
+    const request::Piece piece{reinterpret_cast<const std::byte*>(&id), 2};
+    one.payload_kind = wire::PayloadKind::kTokensU16;
+    one.payload_bytes = 2;
+    one.pieces = std::span(&piece, 1);
+    inbox()->push(&one);
+    pipeline::ReturnRing& returns = pipeline->workers()[0]->returns();
+    do {
+      while (returns.pop(&item_, 1) == 0) std::this_thread::yield();
+    } while (!item_.has_ended());
+    std::free(one.result.data);
+    while (info().batches == num_batches_) std::this_thread::yield();
+    num_batches_ = info().batches;
+  }
+
+  VirtualClock watch_clock;
+  std::unique_ptr<GroupWatch> watch;
+
+ private:
+  pipeline::ReturnRing::Item item_{};
+  uint64_t num_batches_ = 0;
+};
+
+TEST_F(GroupWatchTest, AnIdleGroupIsLimitedByItsClients) {
+  const GroupReport report = read();
+  EXPECT_EQ(report.name, info().name);
+  EXPECT_EQ(report.verdict.limit, telemetry::Limit::kClients);
+  EXPECT_EQ(report.load.answered, 0u);
+  EXPECT_EQ(report.gue, 0);
+  EXPECT_EQ(report.share_percent, 100);
+  EXPECT_NEAR(report.load.interval_s, 1, 1e-9);
+}
+
+// Each call that comes a second after the last one begins an interval.
+TEST_F(GroupWatchTest, AReadingCoversTheTimeSinceACallASecondAgo) {
+  EXPECT_NEAR(read(5 * kWatchSecond).load.interval_s, 5, 1e-9) << "since the start";
+  EXPECT_NEAR(read(kWatchSecond).load.interval_s, 1, 1e-9);
+  EXPECT_NEAR(read(kWatchSecond / 2).load.interval_s, 1.5, 1e-9) << "another client called";
+  EXPECT_NEAR(read(kWatchSecond / 2).load.interval_s, 1, 1e-9);
+  EXPECT_NEAR(read(30 * kWatchSecond).load.interval_s, 30, 1e-9);
+}
+
+TEST_F(GroupWatchTest, FullnessIsOfTheBatchesOfTheInterval) {
+  EXPECT_EQ(read().load.batch_fullness, 0);
+  run_request();
+  const GroupReport report = read();
+  EXPECT_NEAR(report.load.batch_fullness, 1.0 / config.batching.max_requests, 1e-9);
+  EXPECT_EQ(read(2 * kWatchSecond).load.batch_fullness, 0) << "none ran since";
+}
+
+// A group that is made again counts from 0, and its name is the same.
+TEST_F(GroupWatchTest, AGroupThatIsMadeAgainCountsFromZero) {
+  for (int i = 0; i < 3; ++i) run_request();
+  read();
+  ASSERT_TRUE(service->remove(1));
+  EXPECT_TRUE(watch->read().empty());
+  ASSERT_TRUE(admit(settings(2)));
+  const GroupReport report = read();
+  EXPECT_LE(report.load.device_busy, 1);
+  EXPECT_EQ(report.load.batch_fullness, 0);
+  EXPECT_EQ(report.verdict.limit, telemetry::Limit::kClients);
+}
+
+}  // namespace
+}  // namespace itif::serving::test
