@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/operators.h"
 #include "kernels/decode_args.h"
+#include "kernels/low_rank_args.h"
 #include "kernels/thesis_args.h"
 
 namespace itif::kernels::cuda {

@@ -2,12 +2,14 @@
 // CPU.
 #include "kernels/host/launch.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/check.h"
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_f32.h"
 #include "kernels/host/attention_tasks.h"
+#include "kernels/host/low_rank.h"
 
 namespace itif::kernels::host {
 namespace {
@@ -30,8 +32,8 @@ AttentionTaskFunction choose_task(const HostLaunch& launch) {
 }  // namespace
 
 size_t attention_scratch_bytes(uint32_t max_tokens) {
-  const size_t bytes =
-      std::max(attention_f32_scratch_bytes(max_tokens), attention_bf16_scratch_bytes(max_tokens));
+  const size_t bytes = std::max({attention_f32_scratch_bytes(max_tokens),
+                                 attention_bf16_scratch_bytes(max_tokens), kLowRankScratchBytes});
   return (bytes + 4095) / 4096 * 4096;
 }
 

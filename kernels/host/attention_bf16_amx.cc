@@ -2,6 +2,7 @@
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_bf16_amx-inl.h"
 #include "kernels/host/batched_gemm_bf16-inl.h"
+#include "kernels/host/low_rank_bf16-inl.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,amx-tile,amx-bf16")
@@ -90,6 +91,9 @@ AttentionTaskFunction attention_amx_bf16_task() {
 }
 BatchedGemmFunction batched_gemm_amx_bf16_task() {
   return bf16::run_batched_gemm<bf16::TiledProduct<HardwareTiles>>;
+}
+LowRankFunction low_rank_amx_bf16_task() {
+  return bf16::run_low_rank<bf16::TiledProduct<HardwareTiles>>;
 }
 
 }  // namespace itif::kernels::host

@@ -3,6 +3,7 @@
 #include "kernels/host/attention_bf16-inl.h"
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/batched_gemm_bf16-inl.h"
+#include "kernels/host/low_rank_bf16-inl.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")
@@ -80,6 +81,9 @@ AttentionTaskFunction attention_avx512_bf16_task() {
 }
 BatchedGemmFunction batched_gemm_avx512_bf16_task() {
   return bf16::run_batched_gemm<Avx512Product>;
+}
+LowRankFunction low_rank_avx512_bf16_task() {
+  return bf16::run_low_rank<Avx512Product>;
 }
 
 }  // namespace itif::kernels::host

@@ -8,6 +8,7 @@
 
 #include "kernels/args.h"
 #include "kernels/decode_args.h"
+#include "kernels/low_rank_args.h"
 #include "kernels/thesis_args.h"
 #include "tensor/dtype.h"
 
@@ -17,8 +18,8 @@ namespace itif::kernels::host {
 enum class Bf16Products : uint8_t { kWidened, kAvx512, kAmx };
 
 // Working memory of the threads, allocated once for the longest segment. It holds the packed K and
-// V of one head and the scores of one tile of queries, or the packed b of one product. A batch
-// touches only what it needs.
+// V of one head and the scores of one tile of queries, or the packed b of one product, or a task of
+// low-rank updates. A batch touches only what it needs.
 struct AttentionScratch {
   std::byte* base = nullptr;  // 64-byte aligned, num_threads · bytes_per_thread
   size_t bytes_per_thread = 0;
@@ -29,7 +30,7 @@ struct HostLaunch {
   DType activation = DType::kF32;  // kF32 or kBF16
   uint32_t num_threads = 1;
   Bf16Products bf16_products = Bf16Products::kWidened;  // REQUIRES: the CPU has them
-  AttentionScratch scratch = {};                        // of attention and batched GEMMs
+  AttentionScratch scratch = {};  // of attention, batched GEMMs and low-rank updates
 };
 
 // A bf16 value in memory: the upper half of an f32.

@@ -79,6 +79,7 @@ struct Costs {
   double operator()(const kernels::CopyKv* args) const noexcept;
   double operator()(const kernels::CachedAttention* args) const noexcept;
   double operator()(const kernels::TopTokens* args) const noexcept;
+  double operator()(const kernels::AddLowRank* args) const noexcept;
   double operator()(const kernels::BiasActivation* args) const noexcept;
   double operator()(const kernels::SplitHeads* args) const noexcept;
   double operator()(const kernels::MergeHeads* args) const noexcept;
@@ -235,6 +236,21 @@ double Costs::operator()(const kernels::CachedAttention* args) const noexcept {
 }
 double Costs::operator()(const kernels::TopTokens* args) const noexcept {
   return rows_ns(args->rows, 2.0 * 4 * args->rows * args->vocab);
+}
+// Tiles of the smallest edge. Each module is taken to have the adapter's largest rank.
+double Costs::operator()(const kernels::AddLowRank* args) const noexcept {
+  constexpr Tile kTile = kTiles[std::size(kTiles) - 1];
+  const double k = args->k, width = args->width;
+  double tiles = 0, flops = 0, bytes = 0;
+  for (const kernels::AdapterRows& adapter : args->adapters) {
+    if (adapter.num_rows == 0) continue;
+    const double rows = adapter.num_rows, rank = adapter.max_rank;
+    tiles += std::ceil(rows / kTile.edge);
+    flops += 2 * rows * rank * (k * args->num_modules + width);
+    bytes += (rank * (k * args->num_modules + width) + rows * (k + 2 * width)) * act_bytes();
+  }
+  if (tiles == 0) return 0;
+  return machine.launch_ns + tiles_ns(tiles, flops / tiles / kTile.share, bytes);
 }
 double Costs::operator()(const kernels::BiasActivation* args) const noexcept {
   const double rows = rows_of(args->ranges);

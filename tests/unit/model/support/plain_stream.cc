@@ -338,6 +338,24 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
+  void run(const kernels::AddLowRank& args) {
+    const size_t columns = args.width / args.num_modules;
+    for (const kernels::AdapterRows& adapter : args.adapters)
+      for (size_t row = adapter.first_row; row < adapter.first_row + adapter.num_rows; ++row)
+        for (uint32_t m = 0; m < args.num_modules; ++m) {
+          const kernels::LowRankModule& module = adapter.modules[args.first_module + m];
+          float* out = static_cast<float*>(args.out) + row * args.width + m * columns;
+          for (size_t rank = 0; rank < module.rank; ++rank) {
+            double sum = 0;
+            for (size_t i = 0; i < args.k; ++i)
+              sum += static_cast<double>(floats(args.x)[row * args.k + i]) *
+                     floats(module.down)[i * module.rank + rank];
+            for (size_t i = 0; i < columns; ++i)
+              out[i] += static_cast<float>(sum * floats(module.up)[rank * columns + i]);
+          }
+        }
+  }
+
   void run(const kernels::BiasActivation& args) {
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
