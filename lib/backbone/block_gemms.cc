@@ -33,16 +33,35 @@ void launch_linear(device::Stream& stream, const model::WeightView& weights, con
                                           .has_thesis_grid = true});
     return;
   }
-  stream.launch(kernels::GroupedGemm{.a = a,
-                                     .weights = weights[kind],
-                                     .bias = weights[kind + 1],
-                                     .out = out,
-                                     .n = gemm.shape.n,
-                                     .k = gemm.shape.k,
-                                     .activation = gemm.shape.activation,
-                                     .ranges = pass.ranges,
-                                     .schedule = pass.gemm_schedule,
-                                     .prepared = gemm.handle.get()});
+  const bool is_changed = pass.adapters.change(kind);
+  const kernels::Activation activation = gemm.shape.activation;
+  stream.launch(
+      kernels::GroupedGemm{.a = a,
+                           .weights = weights[kind],
+                           .bias = weights[kind + 1],
+                           .out = out,
+                           .n = gemm.shape.n,
+                           .k = gemm.shape.k,
+                           .activation = is_changed ? kernels::Activation::kNone : activation,
+                           .ranges = pass.ranges,
+                           .schedule = pass.gemm_schedule,
+                           .prepared = gemm.handle.get()});
+  if (!is_changed) return;
+  const uint32_t first_module = pass.adapters.first_module[kind];
+  stream.launch(
+      kernels::AddLowRank{.x = a,
+                          .out = out,
+                          .k = gemm.shape.k,
+                          .width = gemm.shape.n,
+                          .adapters = pass.adapters.rows,
+                          .first_module = first_module,
+                          .num_modules = pass.adapters.first_module[kind + 1] - first_module});
+  if (activation == kernels::Activation::kNone) return;
+  stream.launch(kernels::BiasActivation{.x = out,
+                                        .bias = {},
+                                        .width = gemm.shape.n,
+                                        .activation = activation,
+                                        .ranges = pass.ranges});
 }
 
 }  // namespace itif::backbone

@@ -42,8 +42,9 @@ struct BlockShapes {
 // Returns the arguments of out = a · Wᵀ; launches nothing. REQUIRES: the GEMM has no bias.
 kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
                              const PreparedShape& gemm, const void* a, void* out) noexcept;
-// out = activation(a · Wᵀ + bias): weight kind `kind`, bias kind + 1. Launches two operators if the
-// GEMM has no bias, else one.
+// out = activation(a · Wᵀ + bias): weight kind `kind`, bias kind + 1. The updates of the batch's
+// adapters are added before the activation. Launches one operator, one more for updates, and one
+// for what the GEMM cannot add. REQUIRES: no adapter changes the kind if the GEMM has no bias.
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept;
 

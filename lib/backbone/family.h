@@ -17,12 +17,26 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "kernels/args.h"
+#include "kernels/low_rank_args.h"
 #include "model/checkpoint.h"
 #include "model/head_spec.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
 
 namespace itif::backbone {
+
+// The adapters of a batch. Their rows use the weights of the ranges that they lie in; the updates
+// are added to the results.
+struct PassAdapters {
+  std::span<const kernels::AdapterRows> rows = {};  // ascending; empty: no row has an adapter
+  // By weight kind: 1 if an adapter of the batch changes one of its modules. Empty: none does.
+  std::span<const uint8_t> changed_kinds = {};
+  std::span<const uint32_t> first_module = {};  // model::ModuleNumbers::first()
+
+  bool change(size_t kind) const noexcept {
+    return kind < changed_kinds.size() && changed_kinds[kind] != 0;
+  }
+};
 
 // The layout of a batch: rows of all segments end to end, tenants ascending. Host memory, read
 // before launch() returns.
@@ -45,6 +59,7 @@ struct Pass {
   // Stream::end_inputs().
   bool has_more_inputs = false;
   kernels::GemmSchedule gemm_schedule = {};
+  PassAdapters adapters = {};
 };
 
 // Device memory, valid until the next launch().
@@ -98,6 +113,9 @@ struct Family {
   nlohmann::ordered_json (*config)(const model::BackboneSpec& spec);
   // Lists a tenant's weight kinds in a fixed order. The spec gives the number of rows of tables.
   std::vector<model::WeightKind> (*weight_kinds)(const model::BackboneSpec& spec);
+  // Returns the name in checkpoints of a tensor that transformers' newer code names otherwise;
+  // adapters have the code's names. nullptr: all names are the same.
+  std::string (*stored_name)(const std::string& name) = nullptr;
   // Checks tensors that the weight kinds do not read; nullptr: there are none. Errors:
   // kUnsupported, naming a tensor that would change the computation; those of Checkpoint::read.
   Status (*check_tensors)(const model::BackboneSpec& spec,

@@ -47,14 +47,31 @@ Result<std::optional<model::ImageProcessing>> open_image_processing(const std::s
   return processing;
 }
 
-// transformers and sentence-transformers add the adapter's weights to the model's.
-Status refuse_adapter(const std::string& directory) {
-  const std::string path = directory + "/adapter_config.json";
-  if (::access(path.c_str(), F_OK) != 0) return {};
-  return fail(Code::kUnsupported,
-              fmt::format("{}: adapters are not supported: merge it into the model's weights "
-                          "(merge_and_unload in peft) and save the model again",
-                          path));
+// Opens the adapter if there is a base. transformers and sentence-transformers add an adapter that
+// is in a model's directory, so a directory must be one or the other.
+Result<std::optional<model::Adapter>> open_adapter(const model::ModelFiles& files) {
+  const bool is_adapter = model::Adapter::is_in(files.directory);
+  if (files.base.empty() && !is_adapter) return std::nullopt;
+  const auto path = [](const std::string& directory) {
+    return directory + "/" + model::Adapter::kConfigFile;
+  };
+  if (files.base.empty())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: is an adapter: name its base, a model's directory or the tenant "
+                            "of such a model, or remove the file to serve the directory's own "
+                            "model",
+                            path(files.directory)));
+  if (!is_adapter)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: expected an adapter, because a base is named: found no such file",
+                            path(files.directory)));
+  if (model::Adapter::is_in(files.base))
+    return fail(Code::kUnsupported,
+                fmt::format("{}: an adapter's base must be a whole model: merge its own adapter "
+                            "into it (merge_and_unload in peft)",
+                            path(files.base)));
+  ITIF_ASSIGN(model::Adapter adapter, model::Adapter::open(files.directory));
+  return adapter;
 }
 
 // Settings that transformers reads for every architecture, each with its neutral value. null is
@@ -95,22 +112,30 @@ Result<BackboneSpec> parse_backbone_spec(const nlohmann::json& config, const std
   return family->parse(config, origin);
 }
 
-Result<BackboneSpec> read_backbone_spec(const std::string& directory) {
-  const std::string path = directory + "/config.json";
+Result<BackboneSpec> read_backbone_spec(const model::ModelFiles& files) {
+  const std::string path = files.whole_model() + "/config.json";
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   return parse_backbone_spec(config, path);
 }
 
-Result<OpenedModel> open_model(const std::string& directory) {
+Result<OpenedModel> open_model(const model::ModelFiles& files) {
+  const std::string& directory = files.whole_model();
   const std::string path = directory + "/config.json";
-  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
+  ITIF_ASSIGN(nlohmann::json config, json_file::read_json_file(path));
   ITIF_ASSIGN(const Family* family, family_of(config, path));
   ITIF_ASSIGN(BackboneSpec spec, parse_backbone_spec(config, path));
-  ITIF_TRY(refuse_adapter(directory));
+  ITIF_ASSIGN(std::optional<model::Adapter> adapter, open_adapter(files));
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
+  if (adapter) {
+    ITIF_ASSIGN(config, put_saved(*adapter, *family, config, checkpoint));
+  }
   if (family->check_tensors) ITIF_TRY(family->check_tensors(spec, checkpoint));
   ITIF_ASSIGN(model::HeadSpec head,
               model::read_head_spec(directory, config, family->heads, spec, checkpoint));
+  std::optional<OpenedAdapter> placed;
+  if (adapter) {
+    ITIF_ASSIGN(placed, place(*std::move(adapter), *family, spec, head, checkpoint));
+  }
   std::shared_ptr<const Tokenizer> tokenizer;
   std::optional<model::ImageProcessing> images;
   if (spec.takes_images()) {
@@ -124,10 +149,12 @@ Result<OpenedModel> open_model(const std::string& directory) {
     longest = std::min(longest, head.max_text_tokens);
   else if (tokenizer)
     longest = std::min(longest, tokenizer->max_tokens());
-  return OpenedModel{family,
+  return OpenedModel{files,
+                     family,
                      std::move(spec),
                      std::move(head),
                      std::move(checkpoint),
+                     std::move(placed),
                      std::move(tokenizer),
                      std::move(images),
                      longest};

@@ -152,6 +152,24 @@ std::vector<WeightKind> weight_kinds(const BackboneSpec& spec) {
   return kinds;
 }
 
+// transformers 5 renamed the modules of a layer, but not the tensors that it saves.
+std::string stored_name(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+      {".attention.q_proj.", ".attention.attention.query."},
+      {".attention.k_proj.", ".attention.attention.key."},
+      {".attention.v_proj.", ".attention.attention.value."},
+      {".attention.o_proj.", ".attention.output.dense."},
+      {".mlp.fc1.", ".intermediate.dense."},
+      {".mlp.fc2.", ".output.dense."}};
+  std::string stored = name;
+  for (const std::string_view layers : {"layers.", "vit.layers."})
+    if (name.starts_with(layers)) stored = "vit.encoder.layer." + name.substr(layers.size());
+  for (const auto& [now, then] : kRenamed)
+    if (const size_t at = stored.find(now); at != std::string::npos)
+      stored.replace(at, now.size(), then);
+  return stored;
+}
+
 std::vector<GemmUse> gemms(const BackboneSpec& spec) {
   const BlockShapes shapes(spec);
   std::vector<GemmUse> uses = {{projection_shape(spec), 1}};
@@ -259,6 +277,7 @@ const Family& family() {
       .parse = parse,
       .config = config,
       .weight_kinds = weight_kinds,
+      .stored_name = stored_name,
       .gemms = gemms,
       .make = [](device::Device& device, const BackboneSpec& s, const MakeOptions& o) {
         return VisionTransformer::make(device, s, o);

@@ -16,17 +16,22 @@
 
 namespace itif::model {
 
-// An open file and its attributes when its header was checked.
+// An open file and its attributes when its header was checked, or a tensor in memory.
 struct Checkpoint::File {
   std::string path;
   int fd = -1;
   struct stat opened {};
+  std::unique_ptr<std::byte[]> memory = nullptr;  // of the tensor; the file is not open
 
   ~File() {
     if (fd >= 0) ::close(fd);
   }
 
   Status read_at(uint64_t offset, size_t bytes, std::byte* out) const {
+    if (memory) {
+      std::copy_n(memory.get() + offset, bytes, out);
+      return {};
+    }
     while (bytes) {
       const ssize_t got =
           ::pread(fd, out, std::min<size_t>(bytes, 64u << 20), static_cast<off_t>(offset));
@@ -123,6 +128,14 @@ Result<Checkpoint> Checkpoint::open(const std::string& directory) {
   return checkpoint;
 }
 
+Result<Checkpoint> Checkpoint::open_file(const std::string& directory, const std::string& name) {
+  Checkpoint checkpoint;
+  checkpoint.directory_ = directory;
+  checkpoint.names_file_ = directory + "/" + name;
+  ITIF_TRY(checkpoint.add_file(checkpoint.names_file_));
+  return checkpoint;
+}
+
 Status Checkpoint::add_file(const std::string& path) {
   auto file = std::make_unique<File>();
   file->path = path;
@@ -198,6 +211,32 @@ const TensorEntry* Checkpoint::find(std::string_view name) const {
   return it == tensors_.end() ? nullptr : &it->second.entry;
 }
 
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, location] : tensors_) names.push_back(name);
+  return names;
+}
+
+void Checkpoint::put(const std::string& name, HostTensor tensor, const std::string& origin) {
+  TensorEntry entry{.name = name,
+                    .dtype_text = std::string(dtype_name(tensor.view.dtype)),
+                    .dtype = tensor.view.dtype,
+                    .dims = {},
+                    .begin = 0,
+                    .end = tensor.view.bytes()};
+  const Shape& shape = tensor.view.shape;
+  entry.dims.assign(shape.dims.begin(), shape.dims.begin() + shape.rank);
+  auto file = std::make_unique<File>();
+  file->path = origin;
+  file->memory = std::move(tensor.data);
+  tensors_.insert_or_assign(name, Location{std::move(entry), files_.size()});
+  files_.push_back(std::move(file));
+}
+
+void Checkpoint::erase(std::string_view name) {
+  if (const auto it = tensors_.find(name); it != tensors_.end()) tensors_.erase(it);
+}
+
 const std::string& Checkpoint::path_of(std::string_view name) const {
   return files_[tensors_.find(name)->second.file]->path;
 }
@@ -220,6 +259,24 @@ Result<const Checkpoint::Location*> Checkpoint::locate(std::string_view name,
                 fmt::format("{}: tensor \"{}\": expected F32, F16 or BF16, found {}", file.path,
                             name, entry.dtype_text));
   return &it->second;
+}
+
+Result<HostTensor> Checkpoint::read_whole(std::string_view name) const {
+  const TensorEntry& entry = tensors_.find(name)->second.entry;
+  Shape shape;
+  if (entry.dims.size() > shape.dims.size())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: tensor \"{}\": expected at most {} dimensions, found {}",
+                            path_of(name), name, shape.dims.size(), shape_text(entry.dims)));
+  std::ranges::copy(entry.dims, shape.dims.begin());
+  shape.rank = static_cast<int>(entry.dims.size());
+  ITIF_ASSIGN(const Location* location, locate(name, shape));
+  HostTensor tensor;
+  const size_t bytes = entry.end - entry.begin;
+  tensor.data = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  ITIF_TRY(files_[location->file]->read_at(entry.begin, bytes, tensor.data.get()));
+  tensor.view = {tensor.data.get(), *entry.dtype, shape};
+  return tensor;
 }
 
 Status Checkpoint::scan(std::string_view name, const Shape& expected, uint64_t max_bytes,
@@ -259,8 +316,26 @@ Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected
   return tensor;
 }
 
+bool Checkpoint::is_in_memory(std::string_view name) const {
+  const auto it = tensors_.find(name);
+  return it != tensors_.end() && files_[it->second.file]->memory != nullptr;
+}
+
+// A file's time of change (ctime) cannot be set.
+std::string Checkpoint::version() const {
+  std::string version;
+  for (const auto& file : files_) {
+    if (file->memory) continue;
+    const struct stat& of = file->opened;
+    version += fmt::format("{}:{}:{}:{}.{};", of.st_dev, of.st_ino, of.st_size, of.st_ctim.tv_sec,
+                           of.st_ctim.tv_nsec);
+  }
+  return version;
+}
+
 Status Checkpoint::unchanged() const {
   for (const auto& file : files_) {
+    if (file->memory) continue;
     struct stat now {};
     if (::fstat(file->fd, &now) != 0 || now.st_size != file->opened.st_size ||
         now.st_mtim.tv_sec != file->opened.st_mtim.tv_sec ||

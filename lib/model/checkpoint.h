@@ -33,6 +33,8 @@ class Checkpoint {
   // Errors: kNotFound (no weights), kUnsupported (weights only in another format), kCorrupt,
   // kPermission.
   static Result<Checkpoint> open(const std::string& directory);
+  // Opens a single safetensors file. Errors: kNotFound, kCorrupt, kPermission.
+  static Result<Checkpoint> open_file(const std::string& directory, const std::string& name);
 
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -41,6 +43,8 @@ class Checkpoint {
   const std::string& directory() const { return directory_; }
   // nullptr: there is none.
   const TensorEntry* find(std::string_view name) const;
+  // In the order of their names.
+  std::vector<std::string> names() const;
   // The file that holds a tensor. REQUIRES: find(name).
   const std::string& path_of(std::string_view name) const;
 
@@ -56,10 +60,23 @@ class Checkpoint {
   Result<HostTensor> read(std::string_view name, const Shape& expected,
                           DType stored = DType::kF32) const;
 
+  // Reads a tensor of any shape as it is. Errors: as read(), but values are not checked. REQUIRES:
+  // find(name).
+  Result<HostTensor> read_whole(std::string_view name) const;
+  // Adds or replaces a tensor, which is kept in memory. `origin` names its file in errors.
+  void put(const std::string& name, HostTensor tensor, const std::string& origin);
+  // Removes a tensor, if it is there.
+  void erase(std::string_view name);
+
   // Passes the tensor's bytes to `use` in pieces, but no more than `max_bytes` of them. Errors: as
   // read(), but values are not checked.
   Status scan(std::string_view name, const Shape& expected, uint64_t max_bytes,
               const std::function<void(std::span<const std::byte>)>& use) const;
+
+  // Returns true if put() has supplied the tensor.
+  bool is_in_memory(std::string_view name) const;
+  // Identifies the files, without those of put(): equal while they are the same and unchanged.
+  std::string version() const;
 
   // Errors: kCorrupt: a file has changed since it was opened.
   Status unchanged() const;

@@ -22,6 +22,7 @@ using Progress = std::function<void(const std::string& stage, double fraction)>;
 
 struct TenantModel {
   std::string directory;
+  std::string base;          // an adapter's base model; empty: the model is whole
   uint32_t slot = 0;         // the tenant's, in its group
   uint32_t weight_slot = 0;  // of the weight store; tenants of equal backbones have the same
   BackboneSpec spec;         // the model's own: its vocabulary may be smaller than its group's
@@ -30,7 +31,9 @@ struct TenantModel {
   std::optional<ImageProcessing> images;  // empty: no preprocessor_config.json, so no u8 pixels
   uint32_t max_tokens = 0;                // limit of one request
   uint32_t max_text_tokens = 0;  // limit of one text; longer ones are refused, or cut on request
-  // Device memory: backbone and head. Counts weights that other tenants share, too.
+  // Device memory of an adapter's matrices; 0: the model is whole, or the adapter is merged.
+  uint64_t adapter_bytes = 0;
+  // Device memory: backbone, adapter and head. Counts weights that other tenants share, too.
   uint64_t weight_bytes = 0;
 };
 

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
+#include "model/adapter_weights.h"
 #include "model/tenant_model.h"
 #include "runtime/group.h"
 #include "wire/classes.h"
@@ -33,8 +35,11 @@ struct HeadScratch {
 struct AdmittedTenant {
   model::TenantModel model;
   HeadScratch scratch;
+  std::unique_ptr<const model::AdapterWeights> adapter;  // null: none, or it is merged
+  std::string base_version;  // Checkpoint::version() of the model in the weight slot; empty: none
 
-  uint64_t head_bytes() const { return model.head.bytes + scratch.bytes(); }  // of device memory
+  // Device memory that no other tenant shares: head and adapter.
+  uint64_t own_bytes() const { return model.head.bytes + scratch.bytes() + model.adapter_bytes; }
 };
 
 }  // namespace itif::runtime

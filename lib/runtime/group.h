@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/device.h"
+#include "model/model_files.h"
 #include "model/tenant_model.h"
 #include "plan/cost_tables.h"
 #include "runtime/request_executor.h"
@@ -46,14 +47,16 @@ class Group {
   virtual const model::BackboneSpec& spec() const noexcept = 0;
   virtual const GroupOptions& options() const noexcept = 0;
 
-  // Loads a Hugging Face directory into a free slot, packs its weights on this thread, and returns
-  // the slot. Changes nothing on error. Errors: kInvalidArgument (does not fit the group),
-  // kCorrupt, kNotFound, kUnsupported, kResourceExhausted (no free slot, no memory).
-  virtual Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) = 0;
+  // Loads a Hugging Face directory, or an adapter and its base, into a free slot, packs its weights
+  // on this thread, and returns the slot. Changes nothing on error. Errors: kInvalidArgument (does
+  // not fit the group), kCorrupt, kNotFound, kUnsupported, kResourceExhausted (no free slot, no
+  // memory).
+  virtual Result<uint32_t> admit(const model::ModelFiles& files,
+                                 const model::Progress& progress) = 0;
   // As admit(), for a model that is open already, which it consumes. By default it is opened again.
   virtual Result<uint32_t> admit_opened(backbone::OpenedModel model,
                                         const model::Progress& progress) {
-    return admit(model.checkpoint.directory(), progress);
+    return admit(model.files, progress);
   }
   // REQUIRES: the slot is admitted, and no current or later segment names it.
   virtual void release(uint32_t slot) = 0;

@@ -19,8 +19,8 @@ class SlotGroup : public Kind {
 
   const model::BackboneSpec& spec() const noexcept final { return tenants_->spec(); }
   const GroupOptions& options() const noexcept final { return tenants_->options(); }
-  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) final {
-    return tenants_->admit(directory, progress);
+  Result<uint32_t> admit(const model::ModelFiles& files, const model::Progress& progress) final {
+    return tenants_->admit(files, progress);
   }
   Result<uint32_t> admit_opened(backbone::OpenedModel model,
                                 const model::Progress& progress) final {

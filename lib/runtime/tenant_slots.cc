@@ -27,6 +27,16 @@ Result<uint32_t> guarded(const std::string& directory, Load&& load) {
   }
 }
 
+// Returns Checkpoint::version() if all weights are as in the files; else empty.
+std::string version_of(const std::vector<model::WeightKind>& kinds,
+                       const model::Checkpoint& checkpoint) {
+  for (const model::WeightKind& kind : kinds)
+    for (const model::Source& source : kind.sources)
+      if (!source.names.empty() && checkpoint.is_in_memory(checkpoint.choose(source.names)))
+        return {};
+  return checkpoint.version();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TenantSlots>> TenantSlots::create(device::Device& device,
@@ -51,6 +61,7 @@ TenantSlots::TenantSlots(device::Device& device, const backbone::Family& family,
       spec_(spec),
       options_(options),
       fusion_mode_(fusion_mode),
+      modules_(kinds_of(spec)),
       slots_(options.max_tenants) {}
 
 TenantSlots::~TenantSlots() {
@@ -61,18 +72,26 @@ std::vector<model::WeightKind> TenantSlots::kinds_of(const model::BackboneSpec& 
   return backbone::weight_kinds(family_, spec, fusion_mode_);
 }
 
-Result<uint32_t> TenantSlots::admit(const std::string& directory, const model::Progress& progress) {
-  return guarded(directory, [&]() -> Result<uint32_t> {
-    if (progress) progress("reading " + directory, 0);
-    ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(directory));
+Result<uint32_t> TenantSlots::admit(const model::ModelFiles& files,
+                                    const model::Progress& progress) {
+  return guarded(files.directory, [&]() -> Result<uint32_t> {
+    if (progress) progress("reading " + files.directory, 0);
+    ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(files));
     return try_admit(opened, progress);
   });
 }
 
 Result<uint32_t> TenantSlots::admit_opened(backbone::OpenedModel model,
                                            const model::Progress& progress) {
-  const std::string directory = model.checkpoint.directory();
+  const std::string directory = model.files.directory;
   return guarded(directory, [&] { return try_admit(model, progress); });
+}
+
+// Decoders and the thesis fusion mode have no operator for updates. DoRA scales rows of the sum of
+// weight and update, which no sum of results has.
+bool TenantSlots::adds_updates(const backbone::OpenedAdapter& adapter) const {
+  return family_.make_decoder == nullptr && fusion_mode_ == backbone::FusionMode::kFused &&
+         !adapter.adapter.config().has_magnitudes;
 }
 
 Result<std::shared_ptr<const uint32_t>> TenantSlots::borrow_slot() {
@@ -91,21 +110,40 @@ void TenantSlots::release(uint32_t slot) {
   AdmittedTenant* tenant = slots_[slot].exchange(nullptr);
   CHECK(tenant);
   weights_->release(tenant->model.weight_slot);
-  head_bytes_ -= tenant->head_bytes();
+  own_bytes_ -= tenant->own_bytes();
   --num_tenants_;
   delete tenant;
-  weight_bytes_ = weights_->used_bytes() + head_bytes_;
+  weight_bytes_ = weights_->used_bytes() + own_bytes_;
+}
+
+// Does not read a model again whose files are those of a tenant: hundreds of adapters may have one
+// base.
+Result<model::WeightStore::Match> TenantSlots::match(
+    const std::vector<model::WeightKind>& kinds, const backbone::OpenedModel& opened,
+    const std::string& version, const model::WeightStore::OnKind& on_kind) const {
+  if (!options_.shares_weights) return weights_->no_match();
+  if (!version.empty())
+    for (uint32_t slot = 0; slot < slots_.size(); ++slot)
+      if (const AdmittedTenant* tenant = find(slot); tenant != nullptr &&
+                                                     tenant->base_version == version &&
+                                                     tenant->model.spec == opened.spec) {
+        model::WeightStore::Match match = weights_->no_match();
+        match.slot = tenant->model.weight_slot;
+        match.new_bytes = 0;
+        return match;
+      }
+  return weights_->match(kinds, opened.checkpoint, on_kind);
 }
 
 Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
                                         const model::Progress& progress) {
-  const std::string directory = opened.checkpoint.directory();
+  const std::string directory = opened.files.directory;
   const auto report = [&](const std::string& stage, double fraction) {
     if (progress) progress(stage, fraction);
   };
   if (Status fits = model::check_fits(spec_, opened.spec); !fits)
     return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
-                                               directory, fits.error().message));
+                                               opened.files.whole_model(), fits.error().message));
 
   const auto free = std::ranges::find_if(slots_, [](const auto& slot) { return !slot.load(); });
   if (free == slots_.end())
@@ -120,20 +158,26 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
     report(what + kinds[kind].name,
            first + (last - first) * static_cast<double>(kind) / static_cast<double>(kinds.size()));
   };
-  model::WeightStore::Match match = weights_->no_match();
-  if (options_.shares_weights) {
-    ITIF_ASSIGN(match, weights_->match(kinds, opened.checkpoint, [&](size_t kind) {
-      report_kind("comparing ", kind, 0, kComparedShare);
-    }));
+  if (opened.adapter && !adds_updates(*opened.adapter)) {
+    report("merging the adapter", 0);
+    ITIF_TRY(opened.adapter->merge(kinds, opened.checkpoint));
   }
+  const std::string version = version_of(kinds, opened.checkpoint);
+  ITIF_ASSIGN(const model::WeightStore::Match match,
+              this->match(kinds, opened, version, [&](size_t kind) {
+                report_kind("comparing ", kind, 0, kComparedShare);
+              }));
 
   // Checked before loading: packing gigabytes only to find no room for the last tensor would slow
   // the tenants that are served.
+  const bool has_updates = opened.adapter && !opened.adapter->modules.empty();
   // Weights on their way to the host device take memory of the same machine.
   const uint64_t loading_bytes =
       device_.info().kind == "host" ? weights_->loading_bytes(match, kinds, opened.checkpoint) : 0;
-  const uint64_t needed_bytes = match.new_bytes + model::head_bytes(opened.head) +
-                                HeadScratch::bytes_of(opened.head, options_) + loading_bytes;
+  const uint64_t needed_bytes =
+      match.new_bytes + model::head_bytes(opened.head) +
+      HeadScratch::bytes_of(opened.head, options_) + loading_bytes +
+      (has_updates ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules) : 0);
   if (const uint64_t left_bytes = device_.available_bytes(); needed_bytes > left_bytes)
     return fail(
         Code::kResourceExhausted,
@@ -159,9 +203,19 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   auto tenant = std::make_unique<AdmittedTenant>();
   ITIF_ASSIGN(tenant->model.head, model::load_head(device_, opened.head, opened.checkpoint));
   ITIF_ASSIGN(tenant->scratch, HeadScratch::make(device_, opened.head, options_));
+  if (has_updates) {
+    report("loading the adapter", kPackedShare);
+    ITIF_ASSIGN(tenant->adapter,
+                model::AdapterWeights::load(device_, kinds, opened.adapter->adapter,
+                                            opened.adapter->modules));
+    tenant->model.adapter_bytes = tenant->adapter->bytes();
+  }
   ITIF_TRY(opened.checkpoint.unchanged());
+  if (opened.adapter) ITIF_TRY(opened.adapter->adapter.unchanged());
 
+  tenant->base_version = version;
   tenant->model.directory = directory;
+  tenant->model.base = opened.files.base;
   tenant->model.slot = slot;
   tenant->model.weight_slot = weight_slot;
   tenant->model.spec = opened.spec;
@@ -169,9 +223,9 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   tenant->model.images = std::move(opened.images);
   tenant->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
   tenant->model.max_text_tokens = std::min(tenant->model.max_tokens, opened.max_text_tokens);
-  tenant->model.weight_bytes = weights_->slot_bytes() + tenant->head_bytes();
-  head_bytes_ += tenant->head_bytes();
-  weight_bytes_ = weights_->used_bytes() + head_bytes_;
+  tenant->model.weight_bytes = weights_->slot_bytes() + tenant->own_bytes();
+  own_bytes_ += tenant->own_bytes();
+  weight_bytes_ = weights_->used_bytes() + own_bytes_;
   ++num_tenants_;
   guard.weights = nullptr;
   slots_[slot].store(tenant.release(), std::memory_order_release);

@@ -1,7 +1,8 @@
 // A group's tenants: admits models into slots and releases them. Both kinds of group use it.
 //
 // Requests name their tenant's slot. Launches name its weight slot (TenantModel::weight_slot).
-// Tenants of equal backbones have the same weight slot, so that their rows run in one GEMM.
+// Tenants of equal backbones have the same weight slot, so that their rows run in one GEMM. An
+// adapter has the weight slot of its base, and matrices of its own.
 //
 // Threads: as in group.h. admit() and release() are control's; find() is any thread's.
 #pragma once
@@ -40,7 +41,7 @@ class TenantSlots {
   }
 
   // Group::admit, Group::admit_opened and Group::release.
-  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress);
+  Result<uint32_t> admit(const model::ModelFiles& files, const model::Progress& progress);
   Result<uint32_t> admit_opened(backbone::OpenedModel model, const model::Progress& progress);
   void release(uint32_t slot);
 
@@ -57,6 +58,7 @@ class TenantSlots {
     const AdmittedTenant* tenant = find(slot);
     return tenant ? &tenant->model : nullptr;
   }
+  const model::ModuleNumbers& modules() const noexcept { return modules_; }
   model::WeightView weights() const noexcept { return weights_->view(); }  // of all slots
   uint32_t num_tenants() const noexcept { return num_tenants_; }
   // Device memory of all tenants; shared memory counts once.
@@ -66,19 +68,27 @@ class TenantSlots {
   TenantSlots(device::Device& device, const backbone::Family& family,
               const model::BackboneSpec& spec, const GroupOptions& options,
               backbone::FusionMode fusion_mode);
+  bool adds_updates(const backbone::OpenedAdapter& adapter) const;
   std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const;
   Result<uint32_t> try_admit(backbone::OpenedModel& opened, const model::Progress& progress);
+  // Compares the model's weights with those of the group. `version`: Checkpoint::version() of those
+  // weights; empty: they are not all as in the files.
+  Result<model::WeightStore::Match> match(const std::vector<model::WeightKind>& kinds,
+                                          const backbone::OpenedModel& opened,
+                                          const std::string& version,
+                                          const model::WeightStore::OnKind& on_kind) const;
 
   device::Device& device_;
   const backbone::Family& family_;
   const model::BackboneSpec spec_;
   const GroupOptions options_;
   const backbone::FusionMode fusion_mode_;
+  const model::ModuleNumbers modules_;
   std::unique_ptr<model::WeightStore> weights_;
   std::vector<std::atomic<AdmittedTenant*>> slots_;  // owned
   std::atomic<uint32_t> num_tenants_ = 0;
   std::atomic<uint64_t> weight_bytes_ = 0;
-  uint64_t head_bytes_ = 0;  // of all tenants
+  uint64_t own_bytes_ = 0;  // of all tenants
 };
 
 }  // namespace itif::runtime

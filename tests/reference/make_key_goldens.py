@@ -73,7 +73,7 @@ REFUSED = [  # (directory, changes, message)
     (TRANSLATION, [[CONFIG, "/num_attention_heads", 1]], "'num_attention_heads' must be equal to"),
     (TRANSLATION, [[CONFIG, "/num_hidden_layers", 1]], "'num_hidden_layers' must be equal to 'encoder_layers'"),
     (ENCODER, [["adapter_config.json", "", {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha": 50,
-                                            "init_lora_weights": False, "base_model_name_or_path": "x"}]], "adapters are not supported"),
+                                            "init_lora_weights": False, "base_model_name_or_path": "x"}]], "is an adapter"),
     (REGRESSION, [[CONFIG, "/problem_type", "single_label_classification"]], "'problem_type' must be regression or multi_label_classification"),
     (SCORES, [[ENCODING, "/activation_fn", "torch.nn.modules.activation.Softplus"]], "'activation_fn' must be torch.nn's Sigmoid or Identity"),
     (SCORES, [[ENCODING, "/default_prompt_name", "q"], [ENCODING, "/prompts", {"q": "a b "}]], "'default_prompt_name' must be null"),

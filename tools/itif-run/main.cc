@@ -89,6 +89,8 @@ int main(int argc, char** argv) {
   app.add_option("--model", arguments.runner.models,
                  "a Hugging Face directory; several with the same backbone form one group")
       ->required();
+  app.add_option("--base", arguments.runner.base,
+                 "the base model of each --model that is a LoRA adapter (PEFT)");
   app.add_option("--device", arguments.runner.device.kind, "auto, host or cuda")
       ->capture_default_str();
   app.add_option("--dtype", arguments.runner.device.dtype,

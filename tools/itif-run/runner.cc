@@ -34,7 +34,11 @@ BytePiece piece_of(std::span<const std::byte> bytes) {
 Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
   ITIF_ASSIGN(runner->device_, device::open_device(options.device));
-  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(options.models.at(0)));
+  const auto files_of = [&](const std::string& directory) -> model::ModelFiles {
+    return {directory, model::Adapter::is_in(directory) ? options.base : std::string()};
+  };
+  ITIF_ASSIGN(const model::BackboneSpec spec,
+              backbone::read_backbone_spec(files_of(options.models.at(0))));
   ITIF_ASSIGN(const backbone::FusionMode fusion_mode,
               backbone::parse_fusion_mode(options.fusion_mode));
   const runtime::GroupOptions group_options{
@@ -54,7 +58,7 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   runner->stream_->attach_thread();
   for (const std::string& directory : options.models) {
     ITIF_ASSIGN(const uint32_t slot,
-                runner->group_->admit(directory, [](const std::string&, double) {}));
+                runner->group_->admit(files_of(directory), [](const std::string&, double) {}));
     runner->slots_.push_back(slot);
   }
   ITIF_TRY(runner->make_planner(options.planner));

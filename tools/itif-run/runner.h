@@ -19,6 +19,7 @@ namespace itif::run {
 
 struct RunnerOptions {
   std::vector<std::string> models;  // directories with the same backbone; the first defines it
+  std::string base = {};            // the base model of those that are adapters
   device::DeviceOptions device;
   uint32_t max_tokens = 4096;  // per batch
   std::string fusion_mode = "fused";

@@ -1,6 +1,7 @@
 #include "runtime/batch/batch_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -110,11 +111,13 @@ bool check(const BatchRequest& segment, const model::TenantModel* model) noexcep
 }  // namespace
 
 BatchLayout::BatchLayout(const GroupOptions& options, const GraphBuckets& buckets,
-                         uint32_t flight_index)
+                         const model::ModuleNumbers& modules, uint32_t flight_index)
     : flight_index_(flight_index),
       max_tokens_(options.max_tokens),
       max_requests_(options.max_requests),
-      buckets_(buckets) {
+      buckets_(buckets),
+      modules_(modules),
+      changed_kinds_(modules.first().size() - 1) {
   size_t segments = max_requests_, ranges = max_requests_, images = max_requests_;
   size_t pieces = max_tokens_;  // a piece holds at least one id
   for (const GraphBucket& bucket : buckets_.all()) {
@@ -136,6 +139,7 @@ BatchLayout::BatchLayout(const GroupOptions& options, const GraphBuckets& bucket
   pieces_.reserve(pieces);
   images_.reserve(images);
   ranges_.reserve(ranges);  // a tenant may occur more than once
+  adapters_.reserve(std::bit_ceil(max_requests_));
 }
 
 void BatchLayout::clear() noexcept {
@@ -156,6 +160,7 @@ void BatchLayout::clear() noexcept {
   pieces_.clear();
   images_.clear();
   ranges_.clear();
+  adapters_.clear();
 }
 
 void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept {
@@ -198,6 +203,7 @@ void BatchLayout::lay_out(Live& live) noexcept {
   const uint32_t first_row = live.first_row = num_rows_;
   const uint32_t num_tokens = live.request->num_tokens;
   segments_.push_back({first_row, num_tokens});
+  add_adapter(live);
   pad_rows_to(first_row + std::max(segment.num_rows, num_tokens));
   if (segment.score_matrix != plan::kOwnScores) {
     if (std::exchange(score_matrix_, segment.score_matrix) != segment.score_matrix)
@@ -221,6 +227,24 @@ void BatchLayout::lay_out(Live& live) noexcept {
   const bool is_raw = image.value_bytes == 1;
   image.scale = is_raw ? live.tenant->model.images->scale.data() : nullptr;
   image.shift = is_raw ? live.tenant->model.images->shift.data() : nullptr;
+}
+
+void BatchLayout::add_adapter(const Live& live) noexcept {
+  const model::AdapterWeights* adapter = live.tenant->adapter.get();
+  if (adapter == nullptr) return;
+  const uint32_t num_tokens = live.request->num_tokens;
+  if (!adapters_.empty() && adapters_.back().modules == adapter->modules() &&
+      adapters_.back().first_row + adapters_.back().num_rows == live.first_row) {
+    adapters_.back().num_rows += num_tokens;
+    return;
+  }
+  if (adapters_.empty()) std::ranges::fill(changed_kinds_, uint8_t{0});
+  adapters_.push_back({.first_row = live.first_row,
+                       .num_rows = num_tokens,
+                       .max_rank = adapter->max_rank(),
+                       .modules = adapter->modules()});
+  const std::span<const uint8_t> changed = adapter->changed_kinds();
+  for (size_t kind = 0; kind < changed.size(); ++kind) changed_kinds_[kind] |= changed[kind];
 }
 
 // Only families whose positions depend on ids read these, where they arrived.
@@ -251,6 +275,9 @@ void BatchLayout::fill_bucket() noexcept {
   pieces_.resize(bucket_->num_pieces);
   images_.resize(bucket_->num_images);
   has_token_types_ = true;  // zeros if no segment has any
+  // Few numbers of adapters, so that few graphs differ.
+  if (!adapters_.empty())
+    adapters_.resize(std::bit_ceil(adapters_.size()), {.modules = adapters_.back().modules});
 }
 
 void BatchLayout::build(const GraphBucket& bucket) noexcept {
@@ -302,7 +329,11 @@ backbone::Pass BatchLayout::pass() const noexcept {
           .score_matrices = score_matrices_,
           .ranges = ranges_,
           .has_bucket = bucket_ != nullptr,
-          .gemm_schedule = kernels::GemmSchedule(std::span(calls_))};
+          .gemm_schedule = kernels::GemmSchedule(std::span(calls_)),
+          .adapters = adapters_.empty() ? backbone::PassAdapters{}
+                                        : backbone::PassAdapters{.rows = adapters_,
+                                                                 .changed_kinds = changed_kinds_,
+                                                                 .first_module = modules_.first()}};
 }
 
 }  // namespace itif::runtime

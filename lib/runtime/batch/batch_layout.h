@@ -21,8 +21,10 @@ namespace itif::runtime {
 // Buffers are allocated once, for the options' largest batch.
 class BatchLayout {
  public:
-  // `flight_index`: the batch's index among those in flight. `buckets` outlives the layout.
-  BatchLayout(const GroupOptions& options, const GraphBuckets& buckets, uint32_t flight_index);
+  // `flight_index`: the batch's index among those in flight. `buckets` and `modules` outlive the
+  // layout.
+  BatchLayout(const GroupOptions& options, const GraphBuckets& buckets,
+              const model::ModuleNumbers& modules, uint32_t flight_index);
 
   // A segment that runs.
   struct Live {
@@ -67,6 +69,7 @@ class BatchLayout {
   void admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept;
   void lay_out(std::span<const plan::Call> calls) noexcept;
   void lay_out(Live& live) noexcept;
+  void add_adapter(const Live& live) noexcept;
   void set_positions(const model::BackboneSpec& spec,
                      std::span<const kernels::IdPiece> text) noexcept;
   void pad_rows_to(uint32_t num_rows) noexcept;
@@ -99,6 +102,9 @@ class BatchLayout {
   std::vector<kernels::ImagePixels> images_;  // one per live_, for image models
   std::vector<kernels::RowRange> ranges_;
   std::vector<kernels::GemmCall> calls_;  // as planned; empty: none are
+  const model::ModuleNumbers& modules_;
+  std::vector<kernels::AdapterRows> adapters_;  // adjacent rows of one adapter
+  std::vector<uint8_t> changed_kinds_;          // as backbone::PassAdapters'
 };
 
 }  // namespace itif::runtime

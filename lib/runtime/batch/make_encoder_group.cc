@@ -42,9 +42,9 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
         fusion_mode_(encoder.fusion_mode),
         pass_limits_(runtime::pass_limits(device.info(), gemms())),
         buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
-        spare_layout_(options(), buckets_, 0) {
+        spare_layout_(options(), buckets_, this->tenants().modules(), 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
-      flights_.emplace_back(options(), buckets_, flight_index);
+      flights_.emplace_back(options(), buckets_, this->tenants().modules(), flight_index);
   }
 
   Status allocate(device::Device& device, const backbone::Family& family,
@@ -127,8 +127,9 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
   // A batch between begin() and finish(): its host memory. All batches share device memory, since
   // their launches run sequentially.
   struct Flight {
-    Flight(const GroupOptions& options, const GraphBuckets& buckets, uint32_t flight_index)
-        : layout(options, buckets, flight_index), ids(options.max_tokens) {}
+    Flight(const GroupOptions& options, const GraphBuckets& buckets,
+           const model::ModuleNumbers& modules, uint32_t flight_index)
+        : layout(options, buckets, modules, flight_index), ids(options.max_tokens) {}
     BatchLayout layout;
     std::vector<int32_t> ids;  // [max_tokens], as gathered
     bool has_ids = false;

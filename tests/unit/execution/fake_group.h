@@ -46,11 +46,11 @@ class FakeGroup final : public runtime::EncoderGroup {
   // Calls on_admit, which may throw as a loader's progress callback may, and assigns the lowest
   // free slot.
   std::function<void(const model::Progress&)> on_admit;
-  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
+  Result<uint32_t> admit(const model::ModelFiles& files, const model::Progress& progress) override {
     try {
       if (on_admit) on_admit(progress);
     } catch (const std::exception& e) {
-      return fail(Code::kInternal, directory + ": " + e.what());
+      return fail(Code::kInternal, files.directory + ": " + e.what());
     }
     if (num_tenants_ == max_models) return fail(Code::kResourceExhausted, "no memory for a model");
     const auto free = std::ranges::find(is_taken_, false);

@@ -90,7 +90,7 @@ class TimedGroup final : public runtime::EncoderGroup {
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
-  Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
+  Result<uint32_t> admit(const model::ModelFiles&, const model::Progress&) override { return 0u; }
   void release(uint32_t) override {}
   const model::TenantModel* model(uint32_t slot) const noexcept override {
     return slot == free_slot ? nullptr : &models_.at(slot);
