@@ -77,6 +77,8 @@ Status bench_slots(const BenchOptions& options, Report& report);
 Status bench_cleaning(const BenchOptions& options, Report& report);
 // Load time, memory and tokens/s of tenants that share weights (GSLICE's Table 1).
 Status bench_sharing(const BenchOptions& options, Report& report);
+// Tokens/s of LoRA adapters over one base, against the base's.
+Status bench_lora(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

@@ -66,6 +66,8 @@ constexpr bench::Bench kBenches[] = {
      "GSLICE's Table 1: size, load time, memory and number of tenants, with copies of their own and "
      "with shared weights",
      "alone", bench::bench_sharing},
+    {"lora", "tokens/s of 1 to 512 LoRA adapters in one batch, against their base's", "base",
+     bench::bench_lora},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
      "floor", bench::bench_scaling, kAttention, kChoosesFusion},
     {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",
