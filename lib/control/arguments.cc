@@ -48,6 +48,12 @@ const char* absolute_path_rule(std::string_view text) {
   return nullptr;
 }
 
+const char* base_rule(std::string_view text) {
+  if (absolute_path_rule(text) != nullptr && tenant_name_rule(text) != nullptr)
+    return "an absolute path on the appliance, or a tenant's name";
+  return nullptr;
+}
+
 const json* Arguments::find(const char* name) {
   known_.push_back(name);
   const auto found = args_.find(name);

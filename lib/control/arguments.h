@@ -28,6 +28,7 @@ const char* group_name_rule(std::string_view text);  // the same, or empty
 // characters. The appliance knows which there are.
 const char* spec_rule(std::string_view text);
 const char* absolute_path_rule(std::string_view text);  // "/…", ≤ 4095 bytes, no NUL
+const char* base_rule(std::string_view text);           // such a path, or a tenant's name
 
 class Arguments {
  public:

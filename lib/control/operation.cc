@@ -44,6 +44,7 @@ Result<Operation> add_tenant(Arguments& in) {
   AddTenant add;
   add.name = in.text("name", tenant_name_rule);
   add.model_dir = in.text("model_dir", absolute_path_rule);
+  add.base = in.optional_text("base", base_rule).value_or("");
   add.group = in.optional_text("group", group_name_rule).value_or("");
   setting_changes(in).apply(add.settings);
   ITIF_TRY(in.finish());
@@ -55,8 +56,9 @@ Result<Operation> update_tenant(Arguments& in) {
   update.tenant = tenant_ref(in);
   update.name = in.optional_text("name", tenant_name_rule);
   update.model_dir = in.optional_text("model_dir", absolute_path_rule);
+  update.base = in.optional_text("base", base_rule);
   update.settings = setting_changes(in);
-  update.reload = in.flag("reload") || update.model_dir.has_value();
+  update.reload = in.flag("reload") || update.model_dir || update.base;
   update.canary_percent = in.optional_number("canary_percent", 1, kMaxCanaryPercent);
   ITIF_TRY(in.finish());
   if (!update.name && update.settings.empty() && !update.reload && !update.canary_percent) {
@@ -64,11 +66,10 @@ Result<Operation> update_tenant(Arguments& in) {
     for (const tenant::SettingField& field : tenant::kSettingFields)
       settings += fmt::format("{}, ", field.name);
     settings.resize(settings.size() - 2);
-    return fail(
-        Code::kInvalidArgument,
-        fmt::format(
-            "tenant.update: nothing to change: give name, model_dir, {}, canary_percent or reload",
-            settings));
+    return fail(Code::kInvalidArgument,
+                fmt::format("tenant.update: nothing to change: give name, model_dir, base, {}, "
+                            "canary_percent or reload",
+                            settings));
   }
   return WorkerOperation(std::move(update));
 }

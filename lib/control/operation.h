@@ -20,6 +20,7 @@ namespace itif::control {
 struct AddTenant {
   std::string name;
   std::string model_dir;
+  std::string base;  // of an adapter: a model's directory, or a tenant's name; empty: none
   std::string group;
   tenant::Settings settings;
 };
@@ -36,7 +37,8 @@ struct SettingChanges {
 struct UpdateTenant {
   tenant::Ref tenant;
   std::optional<std::string> name;
-  std::optional<std::string> model_dir;  // implies reload
+  // Imply reload. A new model without a new base has none.
+  std::optional<std::string> model_dir, base;
   SettingChanges settings;
   bool reload = false;
   std::optional<uint64_t> canary_percent;  // with reload: the new version is a canary
@@ -123,10 +125,9 @@ using WorkerOperation = std::variant<AddTenant, UpdateTenant, PauseTenant, Resum
                                      RemoveTenant, RotateKey, PromoteTenant, RollBackTenant,
                                      UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
 // Quick operations; the I/O thread answers them. They are read-only, except those of traces.
-using QuickOperation =
-    std::variant<ListTenants, ShowTenant, ShowVersions, ShowStages, ListGroups, ShowBottleneck,
-                 ShowPlanner, ShowProfile, StartTrace, ReadTrace, StopTrace, Stats, Drops,
-                 ShowDevice, Health, DataAddress>;
+using QuickOperation = std::variant<ListTenants, ShowTenant, ShowVersions, ShowStages, ListGroups,
+                                    ShowBottleneck, ShowPlanner, ShowProfile, StartTrace, ReadTrace,
+                                    StopTrace, Stats, Drops, ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
 // Errors: kInvalidArgument (names the argument), kNotFound (unknown operation; lists all).

@@ -52,6 +52,8 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      " state INTEGER NOT NULL,"  // tenant::VersionState
      " PRIMARY KEY (tenant_id, number)"
      ") STRICT"},
+    {"ALTER TABLE tenant ADD COLUMN base_dir TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE other_version ADD COLUMN base_dir TEXT NOT NULL DEFAULT ''"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {
@@ -114,8 +116,8 @@ Blob blob_of(const tenant::Key& key) {
 // The columns that no setting is stored in; values_of() and load() follow this order. A column for
 // each of tenant::kSettingFields comes after them.
 constexpr std::string_view kColumns =
-    "id, name, model_dir, group_name, state, key_epoch, key, previous_key_epoch, previous_key, "
-    "created_unix_ns, updated_unix_ns, version, installed_unix_ns, canary_percent";
+    "id, name, model_dir, base_dir, group_name, state, key_epoch, key, previous_key_epoch, "
+    "previous_key, created_unix_ns, updated_unix_ns, version, installed_unix_ns, canary_percent";
 
 std::string columns() {
   std::string list(kColumns);
@@ -129,6 +131,7 @@ std::vector<Value> values_of(const tenant::Record& r) {
   std::vector<Value> values = {static_cast<int64_t>(r.id),
                                r.name,
                                r.model_dir,
+                               r.base_dir,
                                r.group,
                                static_cast<int64_t>(r.state),
                                static_cast<int64_t>(r.key.epoch),
@@ -212,12 +215,15 @@ Status put_versions(Database& database, const tenant::Record& record) {
   const Value id = id_value(record.id);
   ITIF_TRY(database.run("DELETE FROM other_version WHERE tenant_id = ?1", {&id, 1}));
   for (const tenant::Version& version : record.others) {
-    const Value values[] = {id, static_cast<int64_t>(version.number), version.model_dir,
+    const Value values[] = {id,
+                            static_cast<int64_t>(version.number),
+                            version.model_dir,
+                            version.base_dir,
                             static_cast<int64_t>(version.installed_unix_ns),
                             static_cast<int64_t>(version.state)};
     ITIF_TRY(
-        database.run("INSERT INTO other_version (tenant_id, number, model_dir, installed_unix_ns, "
-                     "state) VALUES (?1, ?2, ?3, ?4, ?5)",
+        database.run("INSERT INTO other_version (tenant_id, number, model_dir, base_dir, "
+                     "installed_unix_ns, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                      values));
   }
   return {};
@@ -233,6 +239,7 @@ std::vector<tenant::Version> read_versions(std::span<const Row> rows, const tena
     tenant::Version& version = versions.emplace_back();
     version.number = reader.number<uint32_t>("version");
     version.model_dir = reader.text("model_dir");
+    version.base_dir = reader.text("base_dir");
     version.installed_unix_ns = reader.number<uint64_t>("installed_unix_ns", kMaxNs);
     const auto state = reader.number<uint8_t>("state", tenant::kNumVersionStates - 1);
     version.state = static_cast<tenant::VersionState>(state);
@@ -278,6 +285,7 @@ Result<std::vector<tenant::Record>> Registry::load() {
     r.id = reader.number<uint32_t>("id");
     r.name = reader.text("name");
     r.model_dir = reader.text("model_dir");
+    r.base_dir = reader.text("base_dir");
     r.group = reader.text("group_name");
     r.state = static_cast<tenant::State>(reader.number<uint8_t>("state", 1));
     r.key.epoch = reader.number<uint16_t>("key_epoch");
@@ -292,7 +300,7 @@ Result<std::vector<tenant::Record>> Registry::load() {
     r.canary_percent = reader.number<uint32_t>("canary_percent", kMaxStoredPercent);
     const Value id = id_value(r.id);
     ITIF_ASSIGN(const auto others,
-                database_.run("SELECT number, model_dir, installed_unix_ns, state FROM "
+                database_.run("SELECT number, model_dir, base_dir, installed_unix_ns, state FROM "
                               "other_version WHERE tenant_id = ?1 ORDER BY number",
                               {&id, 1}));
     r.others = read_versions(others, r, reader);

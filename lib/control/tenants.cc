@@ -51,6 +51,7 @@ json document(const tenant::Info& info, bool with_labels) {
     else
       out[field.name] = field.choices[value];
   }
+  if (!r.base_dir.empty()) out["base_dir"] = r.base_dir;
   if (const tenant::Version* canary = find_version(r, tenant::VersionState::kCanary)) {
     out["canary_version"] = canary->number;
     out["canary_percent"] = r.canary_percent;
@@ -64,6 +65,7 @@ json document(const tenant::Info& info, bool with_labels) {
     out["head"] = m.head;
     out["max_tokens"] = m.max_tokens;
     out["weight_bytes"] = m.weight_bytes;
+    if (!r.base_dir.empty()) out["adapter_bytes"] = m.adapter_bytes;
     out["shared_bytes"] = m.shared_bytes;
     out["result_kind"] = m.result_kind;
     if (with_labels) out["labels"] = *m.labels;
@@ -83,6 +85,12 @@ Result<tenant::Info> Tenants::find(const tenant::Ref& ref) const {
               fmt::format("there is no tenant named '{}': `itifctl tenant list` shows "
                           "all tenants",
                           std::get<std::string>(ref)));
+}
+
+Result<std::string> Tenants::base_dir(const std::string& base) const {
+  if (base.empty() || base.starts_with('/')) return base;
+  ITIF_ASSIGN(const tenant::Info info, find(base));
+  return info.record.base_dir.empty() ? info.record.model_dir : info.record.base_dir;
 }
 
 json Tenants::announce(const char* event, const tenant::Info& info) {
@@ -117,11 +125,13 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
     return fail(
         Code::kResourceExhausted,
         fmt::format("there are {} tenants, the maximum of an appliance: remove one", count));
+  ITIF_ASSIGN(std::string base, base_dir(op.base));
   tenant::Record r;
   static_cast<tenant::Settings&>(r) = op.settings;
   ITIF_ASSIGN(r.id, registry_.allocate_id());
   r.name = op.name;
   r.model_dir = op.model_dir;
+  r.base_dir = std::move(base);
   r.group = op.group;
   r.key = make_key(1);
   r.created_unix_ns = r.updated_unix_ns = r.installed_unix_ns = clock_.unix_ns();

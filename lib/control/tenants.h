@@ -50,6 +50,9 @@ class Tenants {
   nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of failed tenants
 
  private:
+  // Returns the directory of a base: its own path, or the whole model that a tenant has or that its
+  // adapter is over. Errors: kNotFound.
+  Result<std::string> base_dir(const std::string& base) const;
   // Replaces `old` by `next` in the appliance and the registry. Returns the changed tenant. `load`:
   // if the tenant is not loaded, its model is.
   Result<tenant::Info> change(const tenant::Info& old, tenant::Record next, bool load,

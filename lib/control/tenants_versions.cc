@@ -17,11 +17,11 @@ using tenant::VersionState;
 constexpr uint64_t kDefaultRemovalNs = 10'000'000'000;
 
 // A version that is no longer loaded comes from its directory, which may hold other files by now.
-Status check_unchanged(const tenant::Version& version) {
+Status check_unchanged(const tenant::Version& version, const std::string& directory) {
   namespace fs = std::filesystem;
   if (version.installed_unix_ns == 0) return {};
   std::error_code error;
-  for (fs::recursive_directory_iterator at(version.model_dir, error), end; !error && at != end;
+  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
        at.increment(error)) {
     const auto written = at->last_write_time(error);
     if (error || !at->is_regular_file(error)) continue;
@@ -58,9 +58,13 @@ Status Tenants::change_versions(const UpdateTenant& op, const tenant::Info& old,
                             "(`itifctl tenant promote`, `tenant rollback`) before another version",
                             canary->number, next.name));
   std::string model_dir = op.model_dir.value_or(next.model_dir);
+  std::string base = op.model_dir ? std::string() : next.base_dir;
+  if (op.base) {
+    ITIF_ASSIGN(base, base_dir(*op.base));
+  }
   const uint64_t now = clock_.unix_ns();
   if (!op.canary_percent) {
-    install_version(next, std::move(model_dir), now);
+    install_version(next, std::move(model_dir), now, std::move(base));
     return {};
   }
   if (!old.model)
@@ -68,7 +72,8 @@ Status Tenants::change_versions(const UpdateTenant& op, const tenant::Info& old,
                 fmt::format("tenant '{}' has no active version that could serve beside a canary: "
                             "leave canary_percent out",
                             next.name));
-  install_canary(next, std::move(model_dir), static_cast<uint32_t>(*op.canary_percent), now);
+  install_canary(next, std::move(model_dir), static_cast<uint32_t>(*op.canary_percent), now,
+                 std::move(base));
   return {};
 }
 
@@ -95,7 +100,9 @@ Result<json> Tenants::run(const RollBackTenant& op, const Progress& progress) {
     bool is_loaded = false;
     for (const tenant::VersionFigures& figures : appliance_.version_figures(next.id))
       is_loaded |= figures.number == next.version && figures.is_loaded;
-    if (!is_loaded) ITIF_TRY(check_unchanged(active_version(next)));
+    const tenant::Version version = active_version(next);
+    for (const std::string& directory : {version.model_dir, version.base_dir})
+      if (!is_loaded && !directory.empty()) ITIF_TRY(check_unchanged(version, directory));
   }
   // A canary's rollback leaves a tenant that could not be loaded as it is.
   const bool load = next.version != old.record.version;
@@ -135,6 +142,7 @@ Result<json> Tenants::versions(const tenant::Ref& ref) const {
                                          {"state", version_state_name(version.state)},
                                          {"model_dir", version.model_dir},
                                          {"installed_unix_ns", version.installed_unix_ns}});
+    if (!version.base_dir.empty()) entry["base_dir"] = version.base_dir;
     if (version.state == VersionState::kCanary)
       entry["percent"] = record.canary_percent;
     else if (version.state == VersionState::kActive)

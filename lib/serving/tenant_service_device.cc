@@ -69,7 +69,8 @@ Status TenantService::move_group(uint16_t number, device::Device& to,
   const auto load_again = [&](const tenant::Record& record,
                               const tenant::Version& version) -> Result<Model> {
     try {
-      ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(version.model_dir));
+      ITIF_ASSIGN(backbone::OpenedModel opened,
+                  backbone::open_model({version.model_dir, version.base_dir}));
       if (!target) {
         const execution::GroupStage& stage = *stages_[number];
         ITIF_ASSIGN(target, make_group(stage.name(), stage.group().spec(), to));

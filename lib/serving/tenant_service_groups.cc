@@ -222,7 +222,8 @@ Result<TenantService::Model> TenantService::try_load(const tenant::Record& recor
   if (cancelled_.load()) return stopping();
   if (progress) progress("reading " + version.model_dir, 0);
   // Creating a group reserves memory for the architecture, so first check that the model opens.
-  ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(version.model_dir));
+  ITIF_ASSIGN(backbone::OpenedModel opened,
+              backbone::open_model({version.model_dir, version.base_dir}));
   ITIF_ASSIGN(std::optional<uint16_t> found, find_group(record.group, opened.spec));
   if (!found) {
     ITIF_ASSIGN(found, start_group(record.group, opened.spec, progress));
@@ -277,6 +278,7 @@ Result<TenantService::Model> TenantService::load_into(uint16_t number, const ten
       .result_kind = wire::result_kind_name(runtime::default_result_kind(model.head.spec)),
       .max_tokens = model.max_tokens,
       .weight_bytes = model.weight_bytes,
+      .adapter_bytes = model.adapter_bytes,
       .shared_bytes = group.workspace_bytes()};
   return loaded;
 }

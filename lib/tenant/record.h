@@ -39,6 +39,7 @@ struct Identity {
 struct Record : Identity, Settings {
   uint32_t version = 1;  // the active one's number
   std::string model_dir;
+  std::string base_dir;  // of an adapter's base model; empty: model_dir holds a whole model
   uint64_t installed_unix_ns = 0;
   std::vector<Version> others;  // versions that are not active, in order of their numbers
   uint32_t canary_percent = 0;  // requests that the canary among them answers; 0: there is none
@@ -77,8 +78,9 @@ struct LoadedModel {
   std::shared_ptr<const std::vector<std::string>> labels;
   std::string result_kind;  // wire::result_kind_name of the default result
   uint32_t max_tokens = 0;
-  uint64_t weight_bytes = 0;  // device memory of its weights, shared ones included
-  uint64_t shared_bytes = 0;  // device memory that the tenants of its group share
+  uint64_t weight_bytes = 0;   // device memory of its weights, shared ones included
+  uint64_t adapter_bytes = 0;  // of these, an adapter's own matrices
+  uint64_t shared_bytes = 0;   // device memory that the tenants of its group share
 };
 
 enum class Condition : uint8_t { kLoading, kLoaded, kFailed };

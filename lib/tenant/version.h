@@ -24,6 +24,7 @@ struct Version {
   std::string model_dir;
   uint64_t installed_unix_ns = 0;  // when it was accepted; 0: unknown
   VersionState state = VersionState::kActive;
+  std::string base_dir = {};  // of an adapter's base model; empty: model_dir holds a whole model
 
   bool operator==(const Version&) const = default;
 };

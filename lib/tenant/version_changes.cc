@@ -24,6 +24,7 @@ uint32_t next_number(const Record& record) {
 void set_active(Record& record, Version version) {
   record.version = version.number;
   record.model_dir = std::move(version.model_dir);
+  record.base_dir = std::move(version.base_dir);
   record.installed_unix_ns = version.installed_unix_ns;
 }
 
@@ -70,7 +71,7 @@ const char* version_state_name(VersionState state) noexcept {
 }
 
 Version active_version(const Record& record) {
-  return {record.version, record.model_dir, record.installed_unix_ns, kActive};
+  return {record.version, record.model_dir, record.installed_unix_ns, kActive, record.base_dir};
 }
 
 const Version* find_version(const Record& record, VersionState state) noexcept {
@@ -87,17 +88,20 @@ std::vector<Version> all_versions(const Record& record) {
   return all;
 }
 
-void install_version(Record& record, std::string model_dir, uint64_t unix_ns) {
+void install_version(Record& record, std::string model_dir, uint64_t unix_ns,
+                     std::string base_dir) {
   CHECK(find_version(record, kCanary) == nullptr);
   const uint32_t number = next_number(record);
   put_aside(record, kPrevious);
-  set_active(record, {number, std::move(model_dir), unix_ns, kActive});
+  set_active(record, {number, std::move(model_dir), unix_ns, kActive, std::move(base_dir)});
   prune(record);
 }
 
-void install_canary(Record& record, std::string model_dir, uint32_t percent, uint64_t unix_ns) {
+void install_canary(Record& record, std::string model_dir, uint32_t percent, uint64_t unix_ns,
+                    std::string base_dir) {
   CHECK(find_version(record, kCanary) == nullptr);
-  record.others.push_back({next_number(record), std::move(model_dir), unix_ns, kCanary});
+  record.others.push_back(
+      {next_number(record), std::move(model_dir), unix_ns, kCanary, std::move(base_dir)});
   record.canary_percent = percent;
   prune(record);
 }

@@ -20,11 +20,13 @@ const Version* find_version(const Record& record, VersionState state) noexcept;
 // Returns every version, newest first.
 std::vector<Version> all_versions(const Record& record);
 
-// Adds the model in `model_dir` as the active version. The active one becomes the previous one.
-// REQUIRES: the record has no canary.
-void install_version(Record& record, std::string model_dir, uint64_t unix_ns);
-// Adds the model in `model_dir` as a canary. REQUIRES: the record has none; 1 ≤ percent ≤ 99.
-void install_canary(Record& record, std::string model_dir, uint32_t percent, uint64_t unix_ns);
+// Adds the model in `model_dir`, or the adapter there over the model in `base_dir`, as the active
+// version. The active one becomes the previous one. REQUIRES: the record has no canary.
+void install_version(Record& record, std::string model_dir, uint64_t unix_ns,
+                     std::string base_dir = {});
+// Adds such a model as a canary. REQUIRES: the record has none; 1 ≤ percent ≤ 99.
+void install_canary(Record& record, std::string model_dir, uint32_t percent, uint64_t unix_ns,
+                    std::string base_dir = {});
 // Makes the canary active. The active version becomes the previous one. Returns false if there is
 // no canary.
 bool promote_canary(Record& record);

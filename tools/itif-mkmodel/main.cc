@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "backbone/family.h"
+#include "make_adapter.h"
 #include "make_model.h"
 
 namespace {
@@ -24,7 +25,24 @@ struct Arguments {
   uint32_t patch = 0;
   std::string image;
   uint64_t seed = 1;
+  uint32_t lora_rank = 0;
+  std::vector<std::string> lora_targets;
 };
+
+// An adapter over the model that the same backbone and sizes make.
+Status make_adapter(const Arguments& arguments, const mkmodel::ModelOptions& model) {
+  ITIF_TRY(mkmodel::make_adapter({.spec = model.spec,
+                                  .targets = arguments.lora_targets,
+                                  .rank = arguments.lora_rank,
+                                  .num_labels = static_cast<uint32_t>(model.labels.size()),
+                                  .dtype = model.dtype,
+                                  .seed = model.seed,
+                                  .range = 0.2f},  // so that results differ from the base's
+                                 arguments.directory));
+  fmt::print("{}: LoRA adapter of rank {} over {}, {}, seed {}\n", arguments.directory,
+             arguments.lora_rank, describe(model.spec), arguments.dtype, model.seed);
+  return {};
+}
 
 // "224x224x3": height, width, channels.
 Status replace_image(const std::string& text, uint32_t patch, model::BackboneSpec& spec) {
@@ -68,6 +86,9 @@ Status run(const Arguments& arguments) {
   ITIF_TRY(replace_image(arguments.image, arguments.patch, options.spec));
   options.labels = arguments.labels;
   options.seed = arguments.seed;
+  if (arguments.lora_rank > 0) return make_adapter(arguments, options);
+  if (!arguments.lora_targets.empty())
+    return fail(Code::kInvalidArgument, "--lora-targets is for adapters: give --lora-rank, too");
   ITIF_TRY(mkmodel::make_model(options, arguments.directory));
   fmt::print("{}: {}, head {}, {}, seed {}\n", arguments.directory, describe(options.spec),
              arguments.head, arguments.dtype, arguments.seed);
@@ -106,6 +127,15 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--dtype", arguments.dtype, "element type of the file: f32, f16 or bf16")
       ->capture_default_str();
+  app.add_option(
+         "--lora-rank", arguments.lora_rank,
+         "write a LoRA adapter (PEFT) of this rank over such a model instead; --labels: its "
+         "own classifier")
+      ->check(CLI::Range(1u, 1024u));
+  app.add_option(
+         "--lora-targets", arguments.lora_targets,
+         "modules that the adapter changes: names or their ends; query and value by default")
+      ->delimiter(',');
   app.add_option("--seed", arguments.seed, "seed of the random weights")->capture_default_str();
   app.add_option("--out", arguments.directory,
                  "output directory, created if missing; must not hold a model")

@@ -11,6 +11,7 @@
 #include "key_store.h"
 #include "table.h"
 #include "tenant/settings.h"
+#include "tenant_tables.h"
 
 namespace itif::ctl {
 namespace {
@@ -20,6 +21,7 @@ using nlohmann::json;
 // Settings of `tenant add` and `tenant update`; empty: not given.
 struct Settings {
   std::string model;
+  std::string base;
   std::string group;
   std::string slo;
   std::string auth;
@@ -33,6 +35,12 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
   CLI::Option* model =
       command->add_option("--model", settings.model, "model directory on the appliance's machine")
           ->type_name("DIR");
+  CLI::Option* base =
+      command
+          ->add_option("--base", settings.base,
+                       "of a LoRA adapter (PEFT): its base model, a directory on the appliance's "
+                       "machine (./DIR, /DIR) or a tenant's name")
+          ->type_name("DIR|TENANT");
   command
       ->add_option("--slo", settings.slo,
                    "latency objective (25ms, 1s; 0s: none): limits batch sizes; misses are counted "
@@ -59,6 +67,7 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
           ->type_name("KIND")
           ->check(CLI::IsMember(auths));
   line.hints[model] = {ValueHint::Kind::kDirectory};
+  line.hints[base] = {ValueHint::Kind::kDirectory};
   line.hints[auth] = {ValueHint::Kind::kChoice, auths};
 }
 
@@ -67,88 +76,17 @@ json to_args(const Settings& settings) {
   // The server needs an absolute path, because its working directory differs from ours.
   if (!settings.model.empty())
     args["model_dir"] = std::filesystem::absolute(settings.model).lexically_normal().string();
+  // A name has no slash, so that no directory is taken for a tenant.
+  if (!settings.base.empty())
+    args["base"] = settings.base.find('/') == std::string::npos
+                       ? settings.base
+                       : std::filesystem::absolute(settings.base).lexically_normal().string();
   if (!settings.group.empty()) args["group"] = settings.group;
   if (!settings.slo.empty()) args["slo_ns"] = parse_duration_ns(settings.slo).value_or(0);
   if (settings.weight_option->count() > 0) args["weight"] = settings.weight;
   if (settings.quota_option->count() > 0) args["quota_rps"] = settings.quota_rps;
   if (!settings.auth.empty()) args["auth"] = settings.auth;
   return args;
-}
-
-std::string quota_cell(const json& tenant) {
-  return tenant.value("quota_rps", 0u) == 0 ? "-" : count_cell(tenant, "quota_rps");
-}
-
-void print_tenant(const json& tenant) {
-  Facts facts;
-  facts.add("id", text_cell(tenant, "id"));
-  facts.add("name", text_cell(tenant, "name"));
-  facts.add("state", text_cell(tenant, "state"));
-  if (tenant.contains("message")) facts.add("why", text_cell(tenant, "message"));
-  facts.add("model", text_cell(tenant, "model_dir"));
-  facts.add("version",
-            tenant.contains("canary_version")
-                ? fmt::format("{} (and {}, a canary, for {} % of the requests)",
-                              text_cell(tenant, "version"), text_cell(tenant, "canary_version"),
-                              text_cell(tenant, "canary_percent"))
-                : text_cell(tenant, "version"));
-  facts.add("group", text_cell(tenant, "group"));
-  if (tenant.contains("backbone")) {
-    facts.add("backbone", text_cell(tenant, "backbone"));
-    facts.add("head", text_cell(tenant, "head"));
-    facts.add("result", text_cell(tenant, "result_kind"));
-    facts.add("max tokens", text_cell(tenant, "max_tokens"));
-    facts.add("memory",
-              fmt::format("{} its own, {} shared with its group",
-                          bytes_cell(tenant, "weight_bytes"), bytes_cell(tenant, "shared_bytes")));
-  }
-  if (tenant.contains("labels") && tenant["labels"].is_array() && !tenant["labels"].empty()) {
-    constexpr size_t kShown = 12;
-    std::string labels;
-    for (size_t i = 0; i < std::min(tenant["labels"].size(), kShown); ++i)
-      labels += (i ? ", " : "") + (tenant["labels"][i].is_string()
-                                       ? tenant["labels"][i].get<std::string>()
-                                       : tenant["labels"][i].dump());
-    if (tenant["labels"].size() > kShown)
-      labels += fmt::format(", … {} in all", tenant["labels"].size());
-    facts.add("labels", labels);
-  }
-  facts.add("slo", duration_cell(tenant, "slo_ns"));
-  facts.add("weight", text_cell(tenant, "weight"));
-  facts.add("quota", quota_cell(tenant) == "-" ? "-" : quota_cell(tenant) + " requests/s");
-  facts.add("auth", text_cell(tenant, "auth"));
-  facts.add("key epoch",
-            tenant.contains("previous_key_epoch")
-                ? fmt::format("{} (and {} until it is dropped)", text_cell(tenant, "key_epoch"),
-                              text_cell(tenant, "previous_key_epoch"))
-                : text_cell(tenant, "key_epoch"));
-  facts.add("created", time_cell(tenant, "created_unix_ns"));
-  facts.add("changed", time_cell(tenant, "updated_unix_ns"));
-  fmt::print("{}", facts.text());
-}
-
-void print_list(const json& tenants) {
-  using enum Table::Align;
-  Table table({{"ID", kRight},
-               {"NAME"},
-               {"STATE"},
-               {"GROUP"},
-               {"HEAD"},
-               {"WEIGHTS", kRight},
-               {"SLO", kRight},
-               {"WEIGHT", kRight},
-               {"QUOTA/S", kRight},
-               {"AUTH"}});
-  std::string notes;
-  for (const json& t : tenants) {
-    table.add({text_cell(t, "id"), text_cell(t, "name"), text_cell(t, "state"),
-               text_cell(t, "group"), text_cell(t, "head"), bytes_cell(t, "weight_bytes"),
-               duration_cell(t, "slo_ns"), text_cell(t, "weight"), quota_cell(t),
-               text_cell(t, "auth")});
-    if (t.contains("message"))
-      notes += fmt::format("{}: {}\n", text_cell(t, "name"), printable(text_cell(t, "message")));
-  }
-  fmt::print("{}{}", table.text(), notes);
 }
 
 // Saves a new key for `infer`. Failing to save it is not an error, because the key is printed.
@@ -200,6 +138,7 @@ void add_add(CommandLine& line, CLI::App* tenants) {
   command->footer(
       "Prints the tenant's id and key. Examples:\n"
       "  itifctl tenant add sentiment --model /models/bert-sst2 --slo 25ms\n"
+      "  itifctl tenant add spam --model /models/spam-lora --base /models/bert-base-uncased\n"
       "  itifctl --json tenant add search --model ./all-MiniLM-L6-v2 --quota-rps 500 --auth full");
   Context& context = line.context;
   command->callback([&context, options] {
@@ -237,6 +176,7 @@ void add_tenant_update(CommandLine& line, CLI::App* tenants) {
       "Settings that are not given stay unchanged. Examples:\n"
       "  itifctl tenant update sentiment --weight 4 --quota-rps 0\n"
       "  itifctl tenant update sentiment --model /models/bert-sst2-v2\n"
+      "  itifctl tenant update spam --model /models/spam-lora-v2 --base sentiment\n"
       "  itifctl tenant update sentiment --model /models/bert-sst2-v3 --canary 5%\n"
       "  itifctl tenant update sentiment --canary 50%");
   Context& context = line.context;
@@ -312,7 +252,7 @@ void add_list_and_show(CommandLine& line, CLI::App* tenants) {
       if (context.globals.json)
         context.print_json(*answer);
       else
-        print_list(answer->value("tenants", json::array()));
+        print_tenants(answer->value("tenants", json::array()));
       return static_cast<int>(kDone);
     };
   });

@@ -59,6 +59,18 @@ TEST_F(ItifctlTest, RelativeModelPathsAreMadeAbsolute) {
   EXPECT_TRUE(appliance_->record(1).model_dir.ends_with("/m")) << appliance_->record(1).model_dir;
 }
 
+TEST_F(ItifctlTest, NamesTheBaseOfAnAdapter) {
+  start();
+  good({"tenant", "add", "base", "--model", "/m"});
+  good({"tenant", "add", "a", "--model", "/adapter", "--base", "./models/../other"});
+  EXPECT_TRUE(appliance_->record(2).base_dir.starts_with("/"));
+  EXPECT_TRUE(appliance_->record(2).base_dir.ends_with("/other"));
+  good({"tenant", "add", "b", "--model", "/adapter", "--base", "base"});
+  EXPECT_EQ(appliance_->record(3).base_dir, "/m");
+  EXPECT_TRUE(has(good({"tenant", "show", "b"}), "base        /m"));
+  EXPECT_FALSE(has(good({"tenant", "show", "base"}), "base        /"));
+}
+
 TEST_F(ItifctlTest, SpeaksJsonToPrograms) {
   start();
   const json added = json::parse(good({"--json", "tenant", "add", "a", "--model", "/m"}));

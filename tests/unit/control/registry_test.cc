@@ -20,6 +20,7 @@ tenant::Record record_of(uint32_t id, const std::string& name) {
   r.id = id;
   r.name = name;
   r.model_dir = "/models/" + name;
+  r.base_dir = "/models/base";
   r.group = "g";
   uint64_t value = 2;  // differs between settings
   for (const tenant::SettingField& field : tenant::kSettingFields) {
@@ -47,6 +48,7 @@ void expect_equal(const tenant::Record& a, const tenant::Record& b) {
   EXPECT_EQ(a.id, b.id);
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.model_dir, b.model_dir);
+  EXPECT_EQ(a.base_dir, b.base_dir);
   EXPECT_EQ(a.group, b.group);
   for (const tenant::SettingField& field : tenant::kSettingFields)
     EXPECT_EQ(field.get(a), field.get(b)) << field.name;
@@ -85,7 +87,7 @@ class RegistryTest : public ::testing::Test {
   // Makes the schema one without versions.
   void drop_versions() {
     sql("DROP TABLE other_version");
-    for (const char* column : {"version", "installed_unix_ns", "canary_percent"})
+    for (const char* column : {"base_dir", "version", "installed_unix_ns", "canary_percent"})
       sql(std::string("ALTER TABLE tenant DROP COLUMN ") + column);
   }
   unsigned mode_of(const std::string& path) {
@@ -285,6 +287,17 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
       {"deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}},
       {"vit", {"itif", "sjf", 40}}};
   EXPECT_EQ(*open()->load_groups(), expected);
+}
+
+// The schema of version 4 had no adapters.
+TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
+  ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+  sql("PRAGMA user_version = 4");
+  tenant::Record expected = record_of(1, "alpha");
+  expected.base_dir.clear();
+  const auto records = open()->load();
+  ASSERT_EQ(records->size(), 1u);
+  expect_equal(records->front(), expected);
 }
 
 // The schema of version 2 had planners only.

@@ -48,6 +48,30 @@ TEST_F(ServerTest, AddsListsAndShowsATenant) {
   EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}}).dump().find(key), std::string::npos);
 }
 
+TEST_F(ServerTest, FindsTheBaseOfAnAdapter) {
+  start();
+  EXPECT_FALSE(add("base")["tenant"].contains("base_dir"));
+  const auto add_adapter = [&](const char* name, const char* base) {
+    return ok("tenant.add", {{"name", name}, {"model_dir", "/adapter"}, {"base", base}})["tenant"];
+  };
+  EXPECT_EQ(add_adapter("a", "/models/other")["base_dir"], "/models/other");
+  EXPECT_EQ(add_adapter("b", "base")["base_dir"], "/models/base");
+  EXPECT_EQ(add_adapter("c", "a")["base_dir"], "/models/other");
+  EXPECT_EQ(appliance_->record(4).base_dir, "/models/other");
+  EXPECT_EQ(
+      refusal("tenant.add", {{"name", "d"}, {"model_dir", "/adapter"}, {"base", "ghost"}}).code,
+      Code::kNotFound);
+  // A later model of the tenant changes no base.
+  ok("tenant.update", {{"tenant", "base"}, {"model_dir", "/models/new"}});
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "b"}})["tenant"]["base_dir"], "/models/base");
+  ok("tenant.update", {{"tenant", "b"}, {"base", "base"}});
+  EXPECT_EQ(appliance_->calls.back(), "reload b");
+  EXPECT_EQ(appliance_->record(3).base_dir, "/models/new");
+  EXPECT_EQ(appliance_->record(3).model_dir, "/adapter");
+  ok("tenant.update", {{"tenant", "b"}, {"model_dir", "/whole"}});
+  EXPECT_EQ(appliance_->record(3).base_dir, "");
+}
+
 TEST_F(ServerTest, KeysDiffer) {
   start();
   EXPECT_NE(add("a")["key"], add("b")["key"]);
