@@ -161,14 +161,14 @@ __global__ void __launch_bounds__(kThreads)
       const bool is_last = depth + kTile >= args.k;
       if (!is_last) bring_depth(depth + kTile, stage ^ 1);
       is_last ? wait_for_copies<0>() : wait_for_copies<1>();
-      __syncthreads();
+      __syncthreads();  // x and down have arrived
 #pragma unroll
       for (uint32_t step = 0; step < kTile / 16; ++step) {
         const FourTiles four = load_tiles(inputs[stage] + warp * 16 * kStride + my_row + step * 16);
         const FragmentA a = {{four.parts[0], four.parts[1], four.parts[2], four.parts[3]}};
         multiply_row(between, a, weights[stage] + step * 16 * kStride + my_row, ranks);
       }
-      __syncthreads();
+      __syncthreads();  // before the next copies to this stage
     }
 
     // The sums of two tiles form a fragment of [16 rows, 16 ranks].
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
       const bool is_last = column + kTile >= columns;
       if (!is_last) bring_columns(column + kTile, stage ^ 1);
       is_last ? wait_for_copies<0>() : wait_for_copies<1>();
-      __syncthreads();
+      __syncthreads();  // up has arrived
       Sums sums[kTile / 8] = {};
 #pragma unroll
       for (uint32_t step = 0; step < kRanks / 16; ++step) {
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads)
           if (column + i * 8 < columns)
             add_pair(to + i * 8, sums[i].values[2 * half], sums[i].values[2 * half + 1]);
       }
-      __syncthreads();
+      __syncthreads();  // before the next columns are brought to this stage
     }
   }
 }

@@ -54,7 +54,7 @@ const model::Architecture* architecture_of(const Family& family, std::string_vie
 // the saved head.
 Status set_architecture(const Adapter& adapter, const Family& family, json& config) {
   const std::string& task = adapter.config().task;
-  if (task == "SEQ_2_SEQ_LM") return {};
+  if (task == "SEQ_2_SEQ_LM" && family.make_decoder != nullptr) return {};
   if (task == "FEATURE_EXTRACTION") {
     config["architectures"] = {std::string(family.heads.architectures.front().name)};
     return {};

@@ -47,20 +47,20 @@ Result<std::optional<model::ImageProcessing>> open_image_processing(const std::s
   return processing;
 }
 
-// Opens the adapter if there is a base. transformers and sentence-transformers add an adapter that
-// is in a model's directory, so a directory must be one or the other.
-Result<std::optional<model::Adapter>> open_adapter(const model::ModelFiles& files) {
-  const bool is_adapter = model::Adapter::is_in(files.directory);
-  if (files.base.empty() && !is_adapter) return std::nullopt;
+// transformers and sentence-transformers load an adapter that is in a model's directory, so that a
+// directory must be one or the other.
+Status check_base(const model::ModelFiles& files) {
   const auto path = [](const std::string& directory) {
     return directory + "/" + model::Adapter::kConfigFile;
   };
-  if (files.base.empty())
+  const bool is_adapter = model::Adapter::is_in(files.directory);
+  if (files.base.empty() && is_adapter)
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: is an adapter: name its base, a model's directory or the tenant "
                             "of such a model, or remove the file to serve the directory's own "
                             "model",
                             path(files.directory)));
+  if (files.base.empty()) return {};
   if (!is_adapter)
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: expected an adapter, because a base is named: found no such file",
@@ -70,8 +70,7 @@ Result<std::optional<model::Adapter>> open_adapter(const model::ModelFiles& file
                 fmt::format("{}: an adapter's base must be a whole model: merge its own adapter "
                             "into it (merge_and_unload in peft)",
                             path(files.base)));
-  ITIF_ASSIGN(model::Adapter adapter, model::Adapter::open(files.directory));
-  return adapter;
+  return {};
 }
 
 // Settings that transformers reads for every architecture, each with its neutral value. null is
@@ -113,18 +112,23 @@ Result<BackboneSpec> parse_backbone_spec(const nlohmann::json& config, const std
 }
 
 Result<BackboneSpec> read_backbone_spec(const model::ModelFiles& files) {
+  ITIF_TRY(check_base(files));
   const std::string path = files.whole_model() + "/config.json";
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   return parse_backbone_spec(config, path);
 }
 
 Result<OpenedModel> open_model(const model::ModelFiles& files) {
+  ITIF_TRY(check_base(files));
   const std::string& directory = files.whole_model();
   const std::string path = directory + "/config.json";
   ITIF_ASSIGN(nlohmann::json config, json_file::read_json_file(path));
   ITIF_ASSIGN(const Family* family, family_of(config, path));
   ITIF_ASSIGN(BackboneSpec spec, parse_backbone_spec(config, path));
-  ITIF_ASSIGN(std::optional<model::Adapter> adapter, open_adapter(files));
+  std::optional<model::Adapter> adapter;
+  if (!files.base.empty()) {
+    ITIF_ASSIGN(adapter, model::Adapter::open(files.directory));
+  }
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
   if (adapter) {
     ITIF_ASSIGN(config, put_saved(*adapter, *family, config, checkpoint));

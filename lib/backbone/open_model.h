@@ -19,8 +19,8 @@ namespace itif::backbone {
 
 // Reads the architecture of a model, or of an adapter's base, from its config.json. Errors:
 // kNotFound (no such directory or file), kCorrupt (not JSON), kInvalidArgument (a field missing, of
-// the wrong type or out of range), kUnsupported (an architecture or setting that this build does
-// not support, by name).
+// the wrong type or out of range, an adapter without base, or a base without adapter), kUnsupported
+// (an architecture or setting that this build does not support, by name).
 Result<model::BackboneSpec> read_backbone_spec(const model::ModelFiles& files);
 
 // Same, from a config.json in memory; `origin` names it in errors.
@@ -42,8 +42,7 @@ struct OpenedModel {
 
 // Errors: those of read_backbone_spec, Checkpoint::open, Family::check_tensors, read_head_spec and
 // read_image_processing; for an adapter also those of Adapter::open, put_saved and place;
-// kInvalidArgument: the vocabulary is larger than the model's embeddings; an adapter without base,
-// or a base without adapter.
+// kInvalidArgument: the vocabulary is larger than the model's embeddings.
 Result<OpenedModel> open_model(const model::ModelFiles& files);
 
 }  // namespace itif::backbone

@@ -12,6 +12,7 @@
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_bf16_amx-inl.h"
 #include "kernels/host/batched_gemm_bf16-inl.h"
+#include "kernels/host/low_rank_bf16-inl.h"
 #include "reference.h"
 #include "tensor/dtype.h"
 
@@ -131,6 +132,57 @@ TEST(AmxBatchedGemm, MatchesTheReferenceOnEmulatedTiles) {
         }
       ASSERT_EQ(out[m * n], 0x7fc0);
     }
+}
+
+TEST(AmxLowRank, MatchesTheReferenceOnEmulatedTiles) {
+  if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "this CPU has no AVX512-BF16";
+  Random random(7);
+  const auto values = [&](size_t count, double deviation) {
+    std::vector<uint16_t> bits(count);
+    for (uint16_t& v : bits) v = f32_to_bf16(static_cast<float>(random.normal() * deviation));
+    return bits;
+  };
+  for (const auto& [rows, k, rank, columns] : {std::array{1u, 1u, 8u, 1u},
+                                               {17u, 40u, 8u, 33u},
+                                               {64u, 1100u, 24u, 300u},
+                                               {5u, 64u, 136u, 48u}}) {
+    constexpr uint32_t kFirstRow = 1, kFirstColumn = 3;
+    const size_t width = kFirstColumn + columns + 1;
+    const auto x = values((kFirstRow + rows) * k, 1);
+    const auto down = values(k * rank, 1 / std::sqrt(k)), up = values(rank * columns, 0.3);
+    const auto before = values((kFirstRow + rows + 1) * width, 1);
+    auto out = before;
+    // Scratch keeps data of the last task: its NaNs must not spread.
+    std::vector<uint16_t> scratch(host::kLowRankScratchBytes / 2, 0x7fc0);
+    host::bf16::run_low_rank<host::bf16::TiledProduct<EmulatedTiles>>(
+        {.x = x.data(), .out = out.data(), .k = k, .width = static_cast<uint32_t>(width)},
+        {.module = {.down = down.data(), .up = up.data(), .rank = rank},
+         .first_column = kFirstColumn,
+         .num_columns = columns,
+         .first_row = kFirstRow,
+         .num_rows = rows},
+        reinterpret_cast<std::byte*>(scratch.data()));
+    for (size_t row = 0; row < kFirstRow + rows + 1; ++row)
+      for (size_t column = 0; column < width; ++column) {
+        const size_t at = row * width + column;
+        const bool is_inside = row >= kFirstRow && row < kFirstRow + rows &&
+                               column >= kFirstColumn && column < kFirstColumn + columns;
+        if (!is_inside) {
+          ASSERT_EQ(out[at], before[at]) << "row " << row << ", column " << column;
+          continue;
+        }
+        double sum = bf16_to_f32(before[at]);
+        for (size_t j = 0; j < rank; ++j) {
+          double between = 0;
+          for (size_t i = 0; i < k; ++i)
+            between += double{bf16_to_f32(x[row * k + i])} * bf16_to_f32(down[i * rank + j]);
+          sum += between * bf16_to_f32(up[j * columns + column - kFirstColumn]);
+        }
+        ASSERT_NEAR(bf16_to_f32(out[at]), sum, 0.012 * std::max(2.0, std::abs(sum)))
+            << rows << " rows, " << k << " to " << rank << " to " << columns << ", row " << row
+            << ", column " << column;
+      }
+  }
 }
 
 }  // namespace

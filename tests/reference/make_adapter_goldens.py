@@ -6,6 +6,7 @@ Each directory is an adapter as PEFT saves it, over a model of tests/data/golden
     {"base": DIRECTORY, "reference": "peft 0.21.0, ...", "cases": [{"ids": [...], "token_types": [...],
      "kind": "logits", "shape": [n], "values": [... f32 ...]}, ...]}
 
+A model that generates: "ids" and the "tokens" of generate(), in tests/data/generation_adapters.
 Images: "pixels" [channels, height, width] f32 as the model takes them, instead of ids. The base runs in f32, and
 the adapter beside it, not merged.
 Run it with peft 0.21 and transformers 5.24.
@@ -162,6 +163,25 @@ def shortest(values):
     return [float(str(x)) for x in np.asarray(values).astype(np.float32).ravel()]
 
 
+def save(model, directory, base):
+    model.save_pretrained(directory)
+    (directory / "README.md").unlink(missing_ok=True)
+    config = json.loads((directory / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = base
+    for key in ("target_modules", "modules_to_save"):  # sets, saved in any order
+        if isinstance(config[key], list):
+            config[key].sort()
+    (directory / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
+def write_golden(directory, base, cases):
+    torch_version = torch.__version__.split("+")[0]
+    versions = f"peft {peft.__version__}, transformers {transformers.__version__}, torch {torch_version}"
+    head = json.dumps(dict(base=base, reference=versions))[:-1]
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    (directory / "golden.json").write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
+
+
 def make(name, spec, seed, data):
     directory = data / "adapters" / name
     shutil.rmtree(directory, ignore_errors=True)
@@ -173,14 +193,7 @@ def make(name, spec, seed, data):
     model = get_peft_model(model, LoraConfig(**spec["lora"]))
     randomise(model, seed)
     model.eval()
-    model.save_pretrained(directory)
-    (directory / "README.md").unlink(missing_ok=True)
-    config = json.loads((directory / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = spec["base"]
-    for key in ("target_modules", "modules_to_save"):  # sets, saved in any order
-        if isinstance(config[key], list):
-            config[key].sort()
-    (directory / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    save(model, directory, spec["base"])
     cases = []
     for one, types in inputs(model.config, seed):
         value = result(model, spec["kind"], one, types)
@@ -191,11 +204,36 @@ def make(name, spec, seed, data):
         assert difference > 0.02 and bool(torch.isfinite(value).all()), (name, difference)
         case = dict(pixels=shortest(one)) if types is None else dict(ids=one.tolist(), token_types=types.tolist())
         cases.append(dict(**case, kind=spec["kind"], shape=list(value.shape), values=shortest(value)))
-    versions = f"peft {peft.__version__}, transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"
-    head = json.dumps(dict(base=f"goldens/{spec['base']}", reference=versions))[:-1]
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    (directory / "golden.json").write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
+    write_golden(directory, f"goldens/{spec['base']}", cases)
     print(f"{name}: {len(cases)} cases, {sum(1 for n, _ in model.named_modules() if n.endswith('lora_A'))} modules")
+
+
+def make_generating(data):
+    directory = data / "generation_adapters" / "marian"
+    shutil.rmtree(directory, ignore_errors=True)
+    base = data / "generation" / "beams-2-gelu"
+    torch.manual_seed(1)
+    plain = transformers.MarianMTModel.from_pretrained(base, dtype=torch.float32).eval()
+    model = transformers.MarianMTModel.from_pretrained(base, dtype=torch.float32)
+    # Without task_type: peft 0.21's class for SEQ_2_SEQ_LM fails with this version of transformers.
+    lora = dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "out_proj", "fc1", "fc2"])
+    model = get_peft_model(model, LoraConfig(**lora))
+    randomise(model, 99)
+    model.eval()
+    save(model, directory, "beams-2-gelu")
+    changed = model.get_base_model()
+    generator = np.random.default_rng(5)
+    cases, num_changed = [], 0
+    for length in [1, 2, 3, 7, 15, 16, 17, 30, 33, 60]:
+        ids = generator.integers(1, model.config.vocab_size - 1, length)
+        ids[-1] = 0
+        with torch.no_grad():
+            tokens = [m.generate(input_ids=torch.tensor(ids)[None])[0].tolist()[1:] for m in (changed, plain)]
+        num_changed += tokens[0] != tokens[1]
+        cases.append(dict(ids=ids.tolist(), tokens=tokens[0]))
+    assert num_changed > 5, num_changed
+    write_golden(directory, "generation/beams-2-gelu", cases)
+    print(f"marian: {len(cases)} cases, {num_changed} differ from the base's")
 
 
 def main():
@@ -205,6 +243,7 @@ def main():
     data = parser.parse_args().data
     for seed, (name, spec) in enumerate(ADAPTERS.items(), start=1):
         make(name, spec, seed, data)
+    make_generating(data)
 
 
 if __name__ == "__main__":

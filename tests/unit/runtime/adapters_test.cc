@@ -177,6 +177,32 @@ TEST_P(Adapters, AnswerWithoutTheirBaseAsTenant) {
   expect_answers(*group_, requests, {{slot, merged(adapter)}});
 }
 
+TEST_P(Adapters, RunInTheGemmsOfTheirBase) {
+  if (std::get<1>(GetParam()) != "plain") GTEST_SKIP() << "only the plain device tells its GEMMs";
+  const std::string adapter = make_adapter("a", {.rank = 8, .seed = 3});
+  const std::string other = make_adapter("b", {.targets = all_modules(), .rank = 3, .seed = 4});
+  admit(base_);
+  admit({adapter, base_});
+  admit({other, base_});
+  admit(make("tuned", 2));
+  auto& state = static_cast<testing::PlainDevice&>(*device_).state();
+  std::set<size_t> num_ranges;
+  size_t num_updates = 0;
+  state.on_gemm = [&](const kernels::GroupedGemm& gemm) { num_ranges.insert(gemm.ranges.size()); };
+  state.on_operator = [&](const kernels::Operator& op) {
+    num_updates += std::holds_alternative<const kernels::AddLowRank*>(op);
+  };
+  run(*group_, *device_, requests_of({0, 1, 2, 1, 0, 2}));
+  EXPECT_EQ(num_ranges, (std::set<size_t>{1}));
+  EXPECT_GT(num_updates, 0u);
+  num_ranges.clear();
+  run(*group_, *device_, requests_of({0, 1, 2, 3}));
+  EXPECT_EQ(num_ranges, (std::set<size_t>{2}));
+  num_updates = 0;
+  run(*group_, *device_, requests_of({0, 3}));
+  EXPECT_EQ(num_updates, 0u);
+}
+
 // A base without head, whose tensors have no prefix, and a head of the adapter.
 TEST_P(Adapters, BringTheirOwnHead) {
   const std::string bare = make("bare", 9, mkmodel::HeadChoice::kNone);
@@ -195,6 +221,28 @@ TEST_P(Adapters, BringTheirOwnHead) {
   expect_answers(*group_, requests, {{slot, merged(adapter, bare)}});
 }
 
+TEST_P(Adapters, AreRefusedWithoutAFittingBase) {
+  const std::string adapter = make_adapter("a", {.rank = 8, .seed = 3});
+  const auto refusal = [&](const model::ModelFiles& files) {
+    const auto slot = group_->admit(files, nullptr);
+    EXPECT_FALSE(slot);
+    return slot ? std::string() : slot.error().message;
+  };
+  const auto expect_in = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect_in(refusal(adapter), "name its base");
+  expect_in(refusal({base_, base_}), "expected an adapter");
+  expect_in(refusal({adapter, adapter}), "must be a whole model");
+  expect_in(refusal({adapter, files_.file("none")}), "none/config.json");
+  spec_.hidden = 48;
+  const std::string wide = make("wide", 5), wide_adapter = make_adapter("b", {.rank = 4});
+  expect_in(refusal({wide_adapter, wide}), "does not fit the group");
+  expect_in(refusal({wide_adapter, base_}), "expected [");
+  EXPECT_EQ(group_->num_tenants(), 0u);
+  EXPECT_EQ(group_->weight_bytes(), 0u);
+}
+
 // The thesis fusion mode has no operator for updates: it merges them.
 TEST_P(Adapters, AreMergedInTheThesisFusionMode) {
   const std::string adapter = make_adapter("a", {.targets = all_modules(), .rank = 8, .seed = 3});
@@ -211,6 +259,9 @@ TEST_P(Adapters, AreMergedInTheThesisFusionMode) {
 TEST_P(Adapters, LeaveNoMemoryBehind) {
   const uint32_t base = admit(base_);
   const uint64_t before = group_->weight_bytes();
+  auto* plain = dynamic_cast<testing::PlainDevice*>(device_.get());
+  const auto live_buffers = [&] { return plain == nullptr ? 0 : plain->state().live_buffers; };
+  const size_t buffers = live_buffers();
   const std::string adapter = make_adapter("a", {.rank = 8, .seed = 3});
   for (int i = 0; i < 3; ++i) {
     const uint32_t first = admit({adapter, base_}), second = admit({adapter, base_});
@@ -220,6 +271,7 @@ TEST_P(Adapters, LeaveNoMemoryBehind) {
     group_->release(second);
     group_->release(first);
     EXPECT_EQ(group_->weight_bytes(), before);
+    EXPECT_EQ(live_buffers(), buffers);
   }
 }
 

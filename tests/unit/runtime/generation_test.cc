@@ -57,6 +57,27 @@ TEST_F(Generation, SchedulesFollowTheGroupsCosts) {
   EXPECT_FALSE(of_step.contains(2 * hidden));  // keys and values of sources
 }
 
+// Adapters of models that generate are merged into weights of their own
+// (tests/reference/make_adapter_goldens.py).
+TEST_F(Generation, MergesAdapters) {
+  const std::string adapter = testing::test_data("generation_adapters/marian");
+  std::ifstream file(adapter + "/golden.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  open("beams-2-gelu");
+  const std::string base = testing::test_data(golden["base"].get<std::string>());
+  const auto slot = group_->admit({adapter, base}, nullptr);
+  ASSERT_TRUE(slot) << slot.error().message;
+  EXPECT_NE(group_->model(*slot)->weight_slot, group_->model(0)->weight_slot);
+  std::vector<std::pair<const request::Request*, std::vector<uint32_t>>> sent;
+  for (const auto& one : golden["cases"]) {
+    const auto ids = one["ids"].get<std::vector<uint32_t>>();
+    sent.emplace_back(&submit(ids, *slot), one["tokens"].get<std::vector<uint32_t>>());
+    submit(ids, 0);
+  }
+  run_all();
+  for (const auto& [request, tokens] : sent) expect_tokens(*request, tokens);
+}
+
 // Sequences of tenants whose weights are the same bytes are rows of one GEMM.
 TEST_F(Generation, TenantsOfEqualWeightsShareEachGemm) {
   auto made = std::make_unique<testing::PlainDevice>();
