@@ -139,8 +139,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     low_rank_kernel(AddLowRank args, const AdapterRows* adapters) {
   SharedMemory shared;
-  T* const inputs[2] = {shared.take<T>(kTileValues), shared.take<T>(kTileValues)};
-  T* const weights[2] = {shared.take<T>(kTileValues), shared.take<T>(kTileValues)};
+  T* const inputs = shared.take<T>(2 * kTileValues);  // of two stages
+  T* const weights = shared.take<T>(2 * kTileValues);
   const Part<T> part(args, adapters, kTile);
   if (part.num_rows == 0) return;
   const uint32_t columns = args.width / args.num_modules, rank = part.module.rank;
@@ -151,8 +151,9 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t ranks = min(kRanks, rank - first);
     const T* const down = static_cast<const T*>(part.module.down) + first;
     const auto bring_depth = [&](uint32_t depth, uint32_t stage) {
-      bring(inputs[stage], part.x + depth, args.k, part.num_rows, args.k - depth);
-      bring(weights[stage], down + size_t{depth} * rank, rank, args.k - depth, ranks);
+      bring(inputs + stage * kTileValues, part.x + depth, args.k, part.num_rows, args.k - depth);
+      bring(weights + stage * kTileValues, down + size_t{depth} * rank, rank, args.k - depth,
+            ranks);
       commit_copies();
     };
     Sums between[kRanks / 8] = {};
@@ -164,9 +165,11 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();  // x and down have arrived
 #pragma unroll
       for (uint32_t step = 0; step < kTile / 16; ++step) {
-        const FourTiles four = load_tiles(inputs[stage] + warp * 16 * kStride + my_row + step * 16);
+        const FourTiles four =
+            load_tiles(inputs + stage * kTileValues + warp * 16 * kStride + my_row + step * 16);
         const FragmentA a = {{four.parts[0], four.parts[1], four.parts[2], four.parts[3]}};
-        multiply_row(between, a, weights[stage] + step * 16 * kStride + my_row, ranks);
+        multiply_row(between, a, weights + stage * kTileValues + step * 16 * kStride + my_row,
+                     ranks);
       }
       __syncthreads();  // before the next copies to this stage
     }
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     const T* const up = static_cast<const T*>(part.module.up) + size_t{first} * columns;
     const auto bring_columns = [&](uint32_t column, uint32_t stage) {
-      bring(weights[stage], up + column, columns, ranks, columns - column);
+      bring(weights + stage * kTileValues, up + column, columns, ranks, columns - column);
       commit_copies();
     };
     bring_columns(0, 0);
@@ -196,7 +199,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (uint32_t step = 0; step < kRanks / 16; ++step) {
         if (step * 16 >= ranks) break;
-        multiply_row(sums, a[step], weights[stage] + step * 16 * kStride + my_row,
+        multiply_row(sums, a[step], weights + stage * kTileValues + step * 16 * kStride + my_row,
                      columns - column);
       }
 #pragma unroll
@@ -225,9 +228,10 @@ bool fits_tensor_cores(const AddLowRank& args) {
 void run(const AddLowRank& args, Plan& plan) {
   const AdapterRows* adapters = plan.put(args.adapters);
   if (adapters == nullptr) return;
-  uint32_t rows = 1;  // the most of any adapter; rounded up, so that few graphs differ
+  uint32_t rows = 1;  // the most of any adapter
   for (const AdapterRows& adapter : args.adapters) rows = std::max(rows, adapter.num_rows);
-  rows = std::bit_ceil(rows);
+  // Few numbers of blocks, so that few graphs differ.
+  rows = kPlainRows * std::bit_ceil(div_up(rows, kPlainRows));
   const uint32_t num_adapters = count(args.adapters);
   const Launcher& launch = plan.launcher(adapters, num_adapters, rows);
   const auto grid = [&](uint32_t tile, size_t shared) {
@@ -238,7 +242,7 @@ void run(const AddLowRank& args, Plan& plan) {
   with_activation(launch.activation(), [&]<class T>() {
     if constexpr (sizeof(T) == 2)
       if (fits_tensor_cores<T>(args)) {
-        constexpr size_t kBytes = 4 * shared_bytes<T>(kTileValues);
+        constexpr size_t kBytes = 2 * shared_bytes<T>(2 * kTileValues);
         static_assert(kBytes <= kSharedUnlessAllowed);
         return launch(grid(kTile, kBytes), low_rank_kernel<T>, args, adapters);
       }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "device/cuda/device.h"
+#include "make_adapter.h"
 #include "runtime.h"
 #include "support/generation.h"
 #include "support/small_group.h"
@@ -126,6 +127,34 @@ TEST_P(Buckets, TenantsShareGraphs) {
   EXPECT_TRUE(run({input(4, 16)})[0].ok());
   EXPECT_EQ(graphs().kept, 2u);
   EXPECT_EQ(graphs().launches, before + 2);
+}
+
+// A graph reads the batch's adapters when it is replayed.
+TEST_P(Buckets, AdaptersShareGraphs) {
+  for (const uint32_t slot : {3u, 4u}) all_.group->release(slot);
+  std::vector<uint32_t> slots;
+  for (const uint32_t rank : {4u, 20u}) {
+    const std::string adapter = all_.files.file("adapter" + std::to_string(rank));
+    ASSERT_TRUE(mkmodel::make_adapter({.spec = spec(), .rank = rank, .range = 0.3f}, adapter));
+    slots.push_back(all_.group->admit({adapter, all_.directories[0]}, nullptr).value());
+  }
+  const std::vector<TestRequest> one = {input(slots[0], 9), input(1, 12)};
+  run({input(0, 9), input(1, 12)});
+  run({input(0, 9), input(1, 12)});
+  ASSERT_EQ(graphs().kept, 1u);
+  const std::vector<Answer> expected = run(one);
+  run(one);
+  ASSERT_EQ(graphs().kept, 2u) << "updates are further launches";
+  for (int turn = 0; turn < 8; ++turn) {
+    const uint64_t before = graphs().launches;
+    for (const Answer& answer : run({input(slots[turn % 2], 1 + any(12)), input(2, 1 + any(12))}))
+      EXPECT_TRUE(answer.ok());
+    const std::vector<Answer> again = run(one);
+    EXPECT_EQ(graphs().launches, before + 2);
+    EXPECT_EQ(graphs().kept, 2u);
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_EQ(again[i].bytes, expected[i].bytes) << "replayed after other batches";
+  }
 }
 
 // Batch rows of the planner concat: the requests of two or three tenants share a score matrix.

@@ -225,7 +225,20 @@ void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcep
   });
 }
 
+// Puts the requests of an adapter side by side: planners keep the order of those with equal weights,
+// and adjacent rows of an adapter are one update.
+void GroupExecutor::gather_adapters() noexcept {
+  const auto has_adapter = [this](const request::Request* request) {
+    return group_.model(request->slot)->adapter_bytes > 0;
+  };
+  if (choice_.has_rows || std::ranges::none_of(choice_.batch, has_adapter)) return;
+  std::ranges::sort(choice_.batch, {}, [](const request::Request* request) {
+    return std::pair(request->slot, request->arrival_ns);
+  });
+}
+
 void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept {
+  gather_adapters();
   items_.begin(choice_);
   ++batch_number_;
   flight.figures = {};

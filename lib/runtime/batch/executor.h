@@ -124,6 +124,7 @@ class GroupExecutor final : public RequestExecutor {
     const plan::Pass& pass = flight.plan.passes[flight.pass];
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
+  void gather_adapters() noexcept;
   void plan_batch(plan::Planner& planner, Flight& flight) noexcept;
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
                    uint32_t call) noexcept;

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "make_adapter.h"
+#include "runtime/batch/executor.h"
 #include "support/image_requests.h"
 #include "support/merged_model.h"
 #include "support/small_group.h"
@@ -201,6 +202,48 @@ TEST_P(Adapters, RunInTheGemmsOfTheirBase) {
   num_updates = 0;
   run(*group_, *device_, requests_of({0, 3}));
   EXPECT_EQ(num_updates, 0u);
+}
+
+// Counts the adapters' ranges of rows in the updates of batches that an executor makes.
+class AdapterRanges final : public CompletionSink {
+ public:
+  AdapterRanges(testing::PlainDevice& device, EncoderGroup& group)
+      : stream_(device.make_stream(group.stream_limits()).value()),
+        executor_(GroupExecutor::create(group, *stream_, clock_,
+                                        {.limits = {.max_tokens = 300, .max_requests = 24}})
+                      .value()) {
+    device.state().on_operator = [this](const kernels::Operator& op) {
+      if (const auto* update = std::get_if<const kernels::AddLowRank*>(&op))
+        ranges_.insert((*update)->adapters.size());
+    };
+  }
+  std::set<size_t> of(const std::vector<TestRequest>& requests) {
+    ranges_.clear();
+    testing::TestBatch batch(requests);
+    for (request::Request& request : batch.requests()) executor_->submit(&request);
+    BatchFigures figures;
+    while (executor_->num_queued() + executor_->num_executing() > 0)
+      executor_->step(*this, figures);
+    for (const Answer& answer : batch.answers()) EXPECT_TRUE(answer.ok()) << answer.detail;
+    return ranges_;
+  }
+  void complete(std::span<request::Request* const>) noexcept override {}
+
+ private:
+  VirtualClock clock_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<GroupExecutor> executor_;
+  std::set<size_t> ranges_;
+};
+
+TEST_P(Adapters, RequestsOfAnAdapterTakeOneUpdate) {
+  if (std::get<1>(GetParam()) != "plain") GTEST_SKIP() << "only the plain device tells its updates";
+  admit(base_);
+  admit({make_adapter("a", {.rank = 8, .seed = 3}), base_});
+  admit({make_adapter("b", {.rank = 4, .seed = 4}), base_});
+  AdapterRanges ranges(static_cast<testing::PlainDevice&>(*device_), *group_);
+  EXPECT_EQ(ranges.of(requests_of({1, 2, 0, 1, 2, 0, 1, 2})), (std::set<size_t>{2}));
+  EXPECT_EQ(ranges.of(requests_of({1, 0, 1})), (std::set<size_t>{1}));
 }
 
 // A base without head, whose tensors have no prefix, and a head of the adapter.
