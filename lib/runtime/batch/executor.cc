@@ -225,8 +225,8 @@ void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcep
   });
 }
 
-// Puts the requests of an adapter side by side: planners keep the order of those with equal weights,
-// and adjacent rows of an adapter are one update.
+// Puts the requests of an adapter side by side, because adjacent rows of an adapter are one update.
+// Planners keep the order of requests with equal weights.
 void GroupExecutor::gather_adapters() noexcept {
   const auto has_adapter = [this](const request::Request* request) {
     return group_.model(request->slot)->adapter_bytes > 0;
