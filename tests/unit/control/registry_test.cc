@@ -289,10 +289,12 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
   EXPECT_EQ(*open()->load_groups(), expected);
 }
 
-// The schema of version 4 had no adapters.
+// The schema of version 5 had no adapters.
 TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
-  sql("PRAGMA user_version = 4");
+  sql("ALTER TABLE tenant DROP COLUMN base_dir");
+  sql("ALTER TABLE other_version DROP COLUMN base_dir");
+  sql("PRAGMA user_version = 5");
   tenant::Record expected = record_of(1, "alpha");
   expected.base_dir.clear();
   const auto records = open()->load();
