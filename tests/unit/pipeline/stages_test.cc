@@ -232,9 +232,12 @@ TEST(Tracer, OneTraceAtATimeUntilItIsStoppedOrAbandoned) {
   EXPECT_TRUE(tracer.start(6, Tracer::kMaxRequests));
 }
 
-// Workers add while control starts, reads and stops traces: every record is whole, of the trace's
-// tenant, and there once.
+// Workers add while control starts, reads and stops traces: every trace gets full, and each record
+// is whole, of the trace's tenant, and there once. The traces are short, so that many end while a
+// worker is in the middle of add().
 TEST(Tracer, WorkersAddWhileTracesChange) {
+  constexpr uint32_t kWanted = 8;
+  constexpr uint64_t kRunNs = 2'000'000'000, kFullNs = 5'000'000'000;
   SystemClock clock;
   Tracer tracer(clock);
   std::atomic<bool> stop{false};
@@ -243,27 +246,31 @@ TEST(Tracer, WorkersAddWhileTracesChange) {
     workers.emplace_back([&, w] {
       for (uint64_t n = 0; !stop.load(); ++n) {
         const uint32_t tenant = n % 2 == 0 ? 1 : 2;
-        TracedRequest request = ended_at(UINT64_MAX, (n << 2 | w) << 2 | tenant);
-        tracer.add(tenant, request);
+        tracer.add(tenant, ended_at(UINT64_MAX, (n << 2 | w) << 2 | tenant));
       }
     });
-  for (uint32_t turn = 0; turn < 100; ++turn) {
+  const uint64_t begin_ns = clock.now_ns();
+  for (uint32_t turn = 0; clock.now_ns() - begin_ns < kRunNs && !HasFailure(); ++turn) {
     const uint32_t tenant = 1 + turn % 2;
-    const auto trace = tracer.start(tenant, Tracer::kMaxRequests);
-    ASSERT_TRUE(trace) << trace.error().message;
-    std::vector<TracedRequest> read;
-    while (read.size() < 100) {
-      const auto reading = tracer.read(*trace, static_cast<uint32_t>(read.size()), 64);
-      ASSERT_TRUE(reading);
-      read.insert(read.end(), reading->requests.begin(), reading->requests.end());
-    }
+    const auto trace = tracer.start(tenant, kWanted);
+    EXPECT_TRUE(trace) << trace.error().message;
+    const uint64_t start_ns = clock.now_ns();
     std::set<uint64_t> ids;
-    for (const TracedRequest& one : read) {
-      EXPECT_EQ(one.request_id & 3, tenant);
-      EXPECT_EQ(one.request_id, one.times.done_ns);
-      EXPECT_TRUE(ids.insert(one.request_id).second);
+    while (ids.size() < kWanted && clock.now_ns() - start_ns < kFullNs) {
+      const auto reading = tracer.read(*trace, static_cast<uint32_t>(ids.size()), kWanted);
+      for (const TracedRequest& one : reading->requests) {
+        EXPECT_EQ(one.request_id & 3, tenant);
+        EXPECT_EQ(one.request_id, one.times.done_ns);
+        EXPECT_TRUE(ids.insert(one.request_id).second);
+      }
+      std::this_thread::yield();
     }
-    ASSERT_TRUE(tracer.stop(*trace));
+    EXPECT_EQ(ids.size(), kWanted) << "turn " << turn;
+    // Half of the traces end before they are full.
+    EXPECT_TRUE(tracer.stop(*trace));
+    const auto brief = tracer.start(tenant, kWanted);
+    EXPECT_TRUE(brief);
+    EXPECT_TRUE(tracer.stop(*brief));
   }
   stop.store(true);
   for (std::thread& worker : workers) worker.join();
