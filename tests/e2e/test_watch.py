@@ -296,3 +296,29 @@ def test_a_small_share(appliance, namespaces, models):
         assert group["turn_wait"] > group["device_busy"] > 0, group
         assert group["share_percent"] == 10
         wait_limit(appliance, "device", names["large"])
+
+
+@pytest.mark.parametrize("overlap", ["on", "off"])
+def test_points_are_in_order_in_every_kind_of_group(new_appliance, namespaces, models, overlap):
+    appliance = new_appliance()
+    appliance.sections["batching"]["overlap"] = overlap
+    appliance.start()
+    added = [appliance.add_tenant("classifies", models()),
+             appliance.add_tenant("generates", models(backbone="marian-tiny", head="none", labels=""))]
+    kinds = ["logits", "tokens"]
+    ids = [[101, 2000, 102], [5, 6, 0]]
+    for each, kind, tokens in zip(added, kinds, ids):
+        stop = threading.Event()
+        with connect(namespaces, each) as client:
+            def send():
+                while not stop.is_set():
+                    client.infer_tokens(tokens, kind)
+            sent = run_meanwhile(send)
+            requests = traced(appliance, each["tenant"]["name"], "--requests", "5")
+            stop.set()
+            sent()
+        assert len(requests) == 5
+        for request in requests:
+            check_order(request)
+    requests, stages = stages_of(appliance, "generates")
+    assert requests >= 5 and stages["compute"]["mean_ns"] > 0
