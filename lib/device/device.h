@@ -20,7 +20,7 @@
 
 namespace itif::device {
 
-// What Share::percent is a part of.
+// Share::percent is a part of this.
 enum class Division : uint8_t {
   kNone,        // nothing: streams have no shares
   kTime,        // the time while other streams compute; streams compute in turns
