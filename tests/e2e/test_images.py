@@ -134,7 +134,7 @@ def test_itifctl_infers_a_picture(appliance, namespaces, animals, scratch):
     picture = scratch / "picture.png"
     picture.write_bytes(png_of(payload))
     line = appliance.ctl("infer", "animals", "--image", str(picture), namespace=namespaces.client).stdout
-    assert "heron" in line and "answered in" in line
+    assert "heron" in line and "answered by version 1 in" in line
     with connect(namespaces, added) as client:
         best = client.infer(client.message("image_u8", payload), 20).value()[0]
     assert line.splitlines()[1].startswith(best.name), line
