@@ -281,7 +281,7 @@ void GroupStage::complete(std::span<request::Request* const> requests) noexcept 
     if (request->status == wire::StatusCode::kOk) {
       counters_.answered.add();
       counters_.latency_ns.add(request->done_ns - request->complete_ns);
-      counters_.execute_ns.add(request->done_ns - request->launch_ns);
+      counters_.execute_ns.add(request->done_ns - request->chosen_ns);
     }
     // The ring has room for every context of the worker, so a full ring is a bug.
     CHECK(returns_[request->worker]->push(request));

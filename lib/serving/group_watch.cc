@@ -87,7 +87,7 @@ GroupWatch::Reading GroupWatch::compared_with(const Reading& now) {
 
 GroupReport GroupWatch::report(const GroupInfo& group, const std::vector<TenantInfo>& tenants,
                                const Reading& before, const Reading& now) const {
-  GroupReport report{.name = group.name, .share_percent = group.share_percent};
+  GroupReport report{.name = group.name, .share_percent = group.share.percent};
   telemetry::GroupLoad& load = report.load;
   const auto interval_ns = static_cast<double>(now.at_ns - std::min(now.at_ns, before.at_ns));
   load.interval_s = interval_ns * 1e-9;

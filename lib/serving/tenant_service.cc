@@ -121,9 +121,12 @@ void TenantService::tell_objectives() {
   std::vector<uint64_t> slo_ns(stages_.size(), 0);
   for (const Serving& serving : tenants_) {
     const uint64_t own_ns = serving.info.record.slo_ns;
-    if (!serving.info.model || own_ns == 0) continue;
-    uint64_t& tightest_ns = slo_ns[serving.group];
-    tightest_ns = tightest_ns == 0 ? own_ns : std::min(tightest_ns, own_ns);
+    if (own_ns == 0) continue;
+    for (const Model& model : serving.models) {
+      if (!serving.serves(model.served.version)) continue;
+      uint64_t& tightest_ns = slo_ns[model.served.group];
+      tightest_ns = tightest_ns == 0 ? own_ns : std::min(tightest_ns, own_ns);
+    }
   }
   for (uint16_t i = 0; i < stages_.size(); ++i) shares_.set_objective(i, slo_ns[i]);
 }
