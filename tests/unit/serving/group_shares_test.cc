@@ -50,7 +50,7 @@ TEST_F(GroupSharesTest, GroupsWithoutAShareDivideTheRestInEqualParts) {
   EXPECT_NEAR(share("c").percent, 100 / sum, 1e-9);
   set("a", 0, 80);
   EXPECT_EQ(percents(), (std::array{30.0, 40.0, 30.0}));
-  ASSERT_TRUE(service->remove(1));
+  ASSERT_TRUE(service->remove(1, kLong));
   EXPECT_EQ(share("b").percent, 40);
   EXPECT_EQ(share("c").percent, 60);
 }
@@ -67,7 +67,7 @@ TEST_F(GroupSharesTest, TunedGroupsDivideWhatSetSharesLeave) {
   with_objective.slo_ns = 25'000'000;
   ASSERT_TRUE(service->update(with_objective, false, {}));
   EXPECT_EQ(percents(), (std::array{80.0, 10.0, 10.0}));  // without load
-  ASSERT_TRUE(service->remove(2));
+  ASSERT_TRUE(service->remove(2, kLong));
   EXPECT_EQ(share("c").percent, 20);
   set("a", 0, 80);
   EXPECT_EQ(share("a").percent, 30);

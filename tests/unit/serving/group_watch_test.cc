@@ -79,7 +79,7 @@ TEST_F(GroupWatchTest, FullnessIsOfTheBatchesOfTheInterval) {
 TEST_F(GroupWatchTest, AGroupThatIsMadeAgainCountsFromZero) {
   for (int i = 0; i < 3; ++i) run_request();
   read();
-  ASSERT_TRUE(service->remove(1));
+  ASSERT_TRUE(service->remove(1, kLong));
   EXPECT_TRUE(watch->read().empty());
   ASSERT_TRUE(admit(settings(2)));
   const GroupReport report = read();
