@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <thread>
 
 namespace itif::sim {
@@ -21,10 +22,12 @@ Scratch::Scratch() {
   std::thread([signals, path = directory_.path()] {
     int signal = 0;
     sigwait(&signals, &signal);
-    // Again, if the main thread has made a file meanwhile.
+    // Under another name the main thread, which goes on, can make no more files there.
     std::error_code error;
-    for (int tries = 0; tries < 100 && std::filesystem::exists(path, error); ++tries)
-      std::filesystem::remove_all(path, error);
+    const std::string moved = path + ".gone";
+    std::filesystem::rename(path, moved, error);
+    for (int tries = 0; tries < 100 && std::filesystem::exists(moved, error); ++tries)
+      std::filesystem::remove_all(moved, error);
     ::_exit(128 + signal);
   }).detach();
 }
