@@ -156,7 +156,7 @@ bundle_add_gpu_check() {
   install -m 755 "$source_root/tools/gpu-check" "$1/bin/itif-gpu-check"
   mkdir -p "$1/tests/data" "$1/tests/reference"
   install -m 644 "$source_root/tests/reference/bert_in_torch.py" "$1/tests/reference"
-  cp -R "$source_root"/tests/data/{goldens,generation} "$1/tests/data"
+  cp -R "$source_root"/tests/data/{goldens,generation,adapters,generation_adapters} "$1/tests/data"
   cat >>"$1/README.txt" <<'TEXT'
 
   bin/itif-gpu-check        tests and measures the GPU and writes results/GPU/DATE.md; --help lists its needs
