@@ -293,6 +293,20 @@ json ApplianceDocuments::drops() const {
   return document;
 }
 
+namespace {
+
+// The part of the device that a group's share is.
+const char* shares_name(device::Division division) {
+  switch (division) {
+    case device::Division::kNone: return "none";
+    case device::Division::kTime: return "time";
+    case device::Division::kProcessors: return "processors";
+  }
+  return "?";
+}
+
+}  // namespace
+
 json ApplianceDocuments::device() const {
   const device::DeviceInfo& info = devices_.preferred().info();
   return {{"kind", info.kind},
@@ -302,6 +316,7 @@ json ApplianceDocuments::device() const {
           {"memory_bytes", info.memory_bytes},
           {"available_bytes", devices_.preferred().available_bytes()},
           {"reason", info.reason},
+          {"shares", shares_name(info.division)},
           {"state", devices_.uses_fallback() ? "failed" : "ok"}};
 }
 
