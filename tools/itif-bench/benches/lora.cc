@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <span>
 
@@ -19,6 +18,7 @@
 #include "runtime/batch/make_encoder_group.h"
 #include "workload/devices.h"
 #include "workload/model_folder.h"
+#include "workload/tenant_load.h"
 
 namespace itif::bench {
 namespace {
@@ -45,63 +45,6 @@ const LoraTargets kLoraTargets[] = {
     {"all GEMMs",
      {"query", "key", "value", "attention.output.dense", "intermediate.dense", "output.dense"}}};
 
-// A request to each of `slots`, in batches.
-class LoraLoad {
- public:
-  explicit LoraLoad(const std::vector<uint32_t>& slots)
-      : ids_(kLoraTokens), requests_(slots.size()), segments_(slots.size()) {
-    for (uint32_t i = 0; i < kLoraTokens; ++i) ids_[i] = 100 + 7 * i;
-    piece_ = {reinterpret_cast<const std::byte*>(ids_.data()),
-              static_cast<uint32_t>(ids_.size() * sizeof(uint32_t))};
-    for (size_t i = 0; i < slots.size(); ++i) {
-      request::Request& request = requests_[i];
-      request.slot = slots[i];
-      request.payload_kind = wire::PayloadKind::kTokensU32;
-      request.result_kind = wire::ResultKind::kLogits;
-      request.num_tokens = kLoraTokens;
-      request.payload_bytes = piece_.bytes;
-      request.pieces = {&piece_, 1};
-      segments_[i].request = &request;
-    }
-  }
-  ~LoraLoad() { drop_results(); }
-  LoraLoad(const LoraLoad&) = delete;
-  LoraLoad& operator=(const LoraLoad&) = delete;
-
-  Status run(runtime::EncoderGroup& group, device::Stream& stream) {
-    drop_results();
-    const std::span<const runtime::BatchRequest> all(segments_);
-    for (size_t first = 0; first < all.size(); first += kLoraBatchRequests) {
-      runtime::Batch batch{
-          all.subspan(first, std::min<size_t>(kLoraBatchRequests, all.size() - first))};
-      ITIF_TRY(group.forward(stream, batch));
-    }
-    for (const request::Request& request : requests_)
-      if (request.status != wire::StatusCode::kOk) return fail(Code::kInternal, request.detail);
-    return {};
-  }
-  std::vector<float> logits(size_t request) const {
-    const auto& result = requests_[request].result;
-    std::vector<float> values(result.bytes / sizeof(float));
-    std::memcpy(values.data(), result.data, values.size() * sizeof(float));
-    return values;
-  }
-  double num_tokens() const { return static_cast<double>(requests_.size()) * kLoraTokens; }
-
- private:
-  void drop_results() {
-    for (request::Request& request : requests_) {
-      std::free(request.result.data);
-      request.result = {};
-    }
-  }
-
-  std::vector<uint32_t> ids_;
-  BytePiece piece_;
-  std::vector<request::Request> requests_;
-  std::vector<runtime::BatchRequest> segments_;
-};
-
 struct LoraGroup {
   std::unique_ptr<runtime::EncoderGroup> group;
   std::unique_ptr<device::Stream> stream;
@@ -127,7 +70,7 @@ Status check_lora(device::Device& device, const model::BackboneSpec& spec,
                   const model::ModelFiles& files, const std::vector<float>& answer) {
   ITIF_ASSIGN(LoraGroup merged, LoraGroup::make(device, spec, 1, backbone::FusionMode::kThesis));
   ITIF_ASSIGN(const uint32_t slot, merged.group->admit(files, nullptr));
-  LoraLoad load({slot});
+  TenantLoad load({slot}, kLoraTokens, kLoraBatchRequests);
   ITIF_TRY(load.run(*merged.group, *merged.stream));
   const std::vector<float> expected = load.logits(0);
   const double tolerance = device.info().compute.activations == DType::kF32 ? 1e-3 : 0.1;
@@ -174,18 +117,22 @@ Status run_lora_case(const BenchOptions& options, device::Device& device, const 
       load_ns.add(static_cast<double>(kSystemClock.now_ns() - before_ns));
       slots.push_back(*slot);
     }
-    LoraLoad all(slots), plain(std::vector<uint32_t>(slots.size(), base_slot));
+    TenantLoad all(slots, kLoraTokens, kLoraBatchRequests);
+    TenantLoad plain(std::vector<uint32_t>(slots.size(), base_slot), kLoraTokens,
+                     kLoraBatchRequests);
     ITIF_TRY(all.run(*group.group, *group.stream));
     ITIF_TRY(check_lora(device, spec, {adapters[(slots.size() - 1) % adapters.size()], base},
                         all.logits(slots.size() - 1)));
     Status status;
-    const auto run = [&](LoraLoad& load) {
+    const auto run = [&](TenantLoad& load) {
       if (Status ran = load.run(*group.group, *group.stream); !ran) status = std::move(ran);
     };
     const std::vector<Samples> samples =
         measure({[&] { run(all); }, [&] { run(plain); }}, options.effort());
     ITIF_TRY(std::move(status));
-    const auto rate = [&](const Samples& times) { return all.num_tokens() / times.median() * 1e9; };
+    const auto rate = [&](const Samples& times) {
+      return static_cast<double>(all.num_tokens()) / times.median() * 1e9;
+    };
     report.add({.name = name,
                 .mode = fmt::format("{} adapter{}", num_adapters, num_adapters == 1 ? "" : "s"),
                 .value = rate(samples[0]),

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "runtime/batch/make_encoder_group.h"
 #include "workload/devices.h"
 #include "workload/model_folder.h"
+#include "workload/tenant_load.h"
 
 namespace itif::bench {
 namespace {
@@ -65,58 +65,10 @@ constexpr SharingCase kSharingCases[] = {
     {"nothing shared", [](const std::string&, uint32_t) { return true; }},
 };
 
-// Requests of equal length, one to each of `slots`, as one batch.
-class SharingLoad {
- public:
-  explicit SharingLoad(const std::vector<uint32_t>& slots)
-      : ids_(kSharingTokens), requests_(slots.size()), segments_(slots.size()) {
-    for (uint32_t i = 0; i < kSharingTokens; ++i) ids_[i] = 100 + 7 * i;
-    piece_ = {reinterpret_cast<const std::byte*>(ids_.data()),
-              static_cast<uint32_t>(ids_.size() * sizeof(uint32_t))};
-    for (size_t i = 0; i < slots.size(); ++i) {
-      request::Request& request = requests_[i];
-      request.slot = slots[i];
-      request.payload_kind = wire::PayloadKind::kTokensU32;
-      request.result_kind = wire::ResultKind::kLogits;
-      request.num_tokens = kSharingTokens;
-      request.payload_bytes = piece_.bytes;
-      request.pieces = {&piece_, 1};
-      segments_[i].request = &request;
-    }
-  }
-  ~SharingLoad() { drop_results(); }
-  SharingLoad(const SharingLoad&) = delete;
-  SharingLoad& operator=(const SharingLoad&) = delete;
-
-  Status run(runtime::EncoderGroup& group, device::Stream& stream) {
-    drop_results();
-    runtime::Batch batch{segments_};
-    ITIF_TRY(group.forward(stream, batch));
-    for (const request::Request& request : requests_)
-      if (request.status != wire::StatusCode::kOk) return fail(Code::kInternal, request.detail);
-    return {};
-  }
-  std::vector<float> logits(size_t request) const {
-    const auto& result = requests_[request].result;
-    std::vector<float> values(result.bytes / sizeof(float));
-    std::memcpy(values.data(), result.data, values.size() * sizeof(float));
-    return values;
-  }
-  size_t num_tokens() const { return requests_.size() * kSharingTokens; }
-
- private:
-  void drop_results() {
-    for (request::Request& request : requests_) {
-      std::free(request.result.data);
-      request.result = {};
-    }
-  }
-
-  std::vector<uint32_t> ids_;
-  BytePiece piece_;
-  std::vector<request::Request> requests_;
-  std::vector<runtime::BatchRequest> segments_;
-};
+// All requests as one batch.
+TenantLoad load_of(const std::vector<uint32_t>& slots) {
+  return {slots, kSharingTokens, static_cast<uint32_t>(slots.size())};
+}
 
 // A group that is filled tenant by tenant.
 struct SharingGroup {
@@ -164,7 +116,7 @@ Status check_sharing(device::Device& device, const model::BackboneSpec& spec, Sh
                      const std::string& directory) {
   ITIF_ASSIGN(SharingGroup alone, SharingGroup::make(device, spec, 1, false));
   ITIF_TRY(alone.admit(directory));
-  SharingLoad with_others(shared.slots), by_itself(alone.slots);
+  TenantLoad with_others = load_of(shared.slots), by_itself = load_of(alone.slots);
   ITIF_TRY(with_others.run(*shared.group, *shared.stream));
   ITIF_TRY(by_itself.run(*alone.group, *alone.stream));
   const std::vector<float> a = with_others.logits(shared.slots.size() - 1), b = by_itself.logits(0);
@@ -189,10 +141,10 @@ void add_pair(Report& report, const std::string& name, const char* what, const c
 
 Status time_batches(const BenchOptions& options, const std::string& name, SharingGroup& shared,
                     Report& report) {
-  SharingLoad all(shared.slots);
-  SharingLoad one(std::vector<uint32_t>(shared.slots.size(), shared.slots.front()));
+  TenantLoad all = load_of(shared.slots);
+  TenantLoad one = load_of(std::vector<uint32_t>(shared.slots.size(), shared.slots.front()));
   Status status;
-  const auto run = [&](SharingLoad& load) {
+  const auto run = [&](TenantLoad& load) {
     if (Status ran = load.run(*shared.group, *shared.stream); !ran) status = std::move(ran);
   };
   const std::vector<Samples> samples =
