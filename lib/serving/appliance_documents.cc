@@ -80,6 +80,16 @@ std::string bare_address(const std::string& with_prefix) {
   return with_prefix.substr(0, with_prefix.find('/'));
 }
 
+// The part of the device that a group's share is.
+const char* shares_name(device::Division division) {
+  switch (division) {
+    case device::Division::kNone: return "none";
+    case device::Division::kTime: return "time";
+    case device::Division::kProcessors: return "processors";
+  }
+  return "?";
+}
+
 }  // namespace
 
 ApplianceDocuments::ApplianceDocuments(const config::Config& config, const Clock& clock,
@@ -292,20 +302,6 @@ json ApplianceDocuments::drops() const {
   document["total"]["nic_missed"] = missed;
   return document;
 }
-
-namespace {
-
-// The part of the device that a group's share is.
-const char* shares_name(device::Division division) {
-  switch (division) {
-    case device::Division::kNone: return "none";
-    case device::Division::kTime: return "time";
-    case device::Division::kProcessors: return "processors";
-  }
-  return "?";
-}
-
-}  // namespace
 
 json ApplianceDocuments::device() const {
   const device::DeviceInfo& info = devices_.preferred().info();
