@@ -20,7 +20,7 @@
 
 namespace itif::device {
 
-// Share::percent is a part of this.
+// The quantity that streams share, in parts of Share::percent.
 enum class Division : uint8_t {
   kNone,        // nothing: streams have no shares
   kTime,        // the time while other streams compute; streams compute in turns
