@@ -1,6 +1,7 @@
 #include "plan/packed.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "plan/planner_kind.h"
@@ -59,9 +60,10 @@ void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
     segments.push_back({i, items[i].slot, 0, items[i].num_tokens, items[i].num_tokens});
   // Ties within a slot go by item: std::sort with the index in the key needs no buffer, unlike
   // stable_sort.
-  std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
-    return a.slot != b.slot ? a.slot < b.slot : a.item < b.item;
-  });
+  const auto key = [&](const Segment& segment) {
+    return std::tuple(items[segment.item].rank(), segment.slot, segment.item);
+  };
+  std::ranges::sort(segments, {}, key);
   uint32_t row = 0;
   for (Segment& segment : segments) {
     segment.first_row = row;

@@ -10,7 +10,7 @@
 
 namespace itif::plan {
 
-// Replaces `segments`, ordered by slot, then by input order, on rows [0, T) without a gap.
+// Replaces `segments`, ordered by Item::rank(), then by input order, on rows [0, T) without a gap.
 // O(n log n); allocates only if `segments` must grow.
 void plan_packed(std::span<const Item> items, std::vector<Segment>& segments);
 

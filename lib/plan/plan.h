@@ -34,10 +34,17 @@
 
 namespace itif::plan {
 
-// A request as the planners see it. REQUIRES: slot < 2^24, 1 ≤ num_tokens ≤ PlanLimits::max_rows.
+// A request as the planners see it. REQUIRES: slot and rank() < 2^24,
+// 1 ≤ num_tokens ≤ PlanLimits::max_rows.
 struct Item {
+  static constexpr uint32_t kBySlot = UINT32_MAX;
+
   uint32_t slot = 0;  // of its weights: tenants of equal weights have the same, and are one here
   uint32_t num_tokens = 0;
+  uint32_t order = kBySlot;  // as rank(); kBySlot: the slot
+
+  // Planners that sort by tenant put smaller ranks first. Items of one slot should have one rank.
+  constexpr uint32_t rank() const noexcept { return order == kBySlot ? slot : order; }
 };
 
 // A segment's score_matrix if it shares none.

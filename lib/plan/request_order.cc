@@ -8,12 +8,13 @@ namespace itif::plan {
 
 void RequestOrder::sort(std::span<const Item> items) noexcept {
   CHECK(items.size() <= limits_.max_requests);
+  items_ = items;
   keys_.clear();
   for (size_t i = 0; i < items.size(); ++i) {
     // A length of 0, or above max_rows, would leave the planners without a mini-batch to choose.
-    CHECK(items[i].slot < 1u << 24 && items[i].num_tokens > 0 &&
+    CHECK(items[i].rank() < 1u << 24 && items[i].num_tokens > 0 &&
           items[i].num_tokens <= limits_.max_rows);
-    keys_.push_back(uint64_t{items[i].slot} << 40 | uint64_t{items[i].num_tokens} << 16 | i);
+    keys_.push_back(uint64_t{items[i].rank()} << 40 | uint64_t{items[i].num_tokens} << 16 | i);
   }
   std::sort(keys_.begin(), keys_.end());
 }

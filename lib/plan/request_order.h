@@ -1,5 +1,5 @@
-// A batch's requests by tenant, then by length, then by arrival: the order that the padding
-// planners use (ITIF, Algorithm 1, line 3).
+// A batch's requests by tenant (Item::rank()), then by length, then by arrival: the order that the
+// padding planners use (ITIF, Algorithm 1, line 3).
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ class RequestOrder {
     keys_.reserve(limits.max_requests);
   }
 
-  // REQUIRES: at most max_requests items, each as Item says. Allocates nothing.
+  // REQUIRES: at most max_requests items, each as Item says; they outlive the use of the order.
+  // Allocates nothing.
   void sort(std::span<const Item> items) noexcept;
 
   uint32_t size() const noexcept { return static_cast<uint32_t>(keys_.size()); }
-  uint32_t slot(uint32_t rank) const noexcept { return static_cast<uint32_t>(keys_[rank] >> 40); }
+  uint32_t slot(uint32_t rank) const noexcept { return items_[item(rank)].slot; }
   uint32_t length(uint32_t rank) const noexcept {
     return static_cast<uint32_t>(keys_[rank] >> 16) & 0xffffff;
   }
@@ -33,9 +34,10 @@ class RequestOrder {
   uint32_t longest() const noexcept;
 
  private:
-  // slot: 24 bits, length: 24, item: 16. An integer sorts several times faster than a struct, and
-  // sorting dominates the cost of a small plan.
+  // Item::rank(): 24 bits, length: 24, item: 16. An integer sorts several times faster than a
+  // struct, and sorting dominates the cost of a small plan.
   std::vector<uint64_t> keys_;
+  std::span<const Item> items_;  // of the last sort()
   const PlanLimits limits_;
 };
 

@@ -47,8 +47,8 @@ void RowFilling::assign_rows(std::span<const Item> items, std::span<const uint64
   for (const uint64_t member : group) {
     const auto i = static_cast<uint32_t>(member);
     const Item& item = items[i];
-    CHECK(item.slot < 1u << 24 && item.num_tokens > 0 && item.num_tokens <= limits_.max_rows);
-    keys_.push_back(uint64_t{item.slot} << 40 | uint64_t{0xffffff - item.num_tokens} << 16 | i);
+    CHECK(item.rank() < 1u << 24 && item.num_tokens > 0 && item.num_tokens <= limits_.max_rows);
+    keys_.push_back(uint64_t{item.rank()} << 40 | uint64_t{0xffffff - item.num_tokens} << 16 | i);
   }
   std::sort(keys_.begin(), keys_.end());
   const size_t first_row = rows_.size();

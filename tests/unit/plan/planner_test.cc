@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "plan/verify.h"
 #include "support/row_pricer.h"
@@ -120,6 +121,38 @@ TEST(Planners, TheSameBatchGivesTheSamePlan) {
       ASSERT_TRUE(same(first, second)) << name;
     }
   }
+}
+
+// An order of tenants changes their places and nothing else: the plan is that of slots in this
+// order.
+TEST(Planners, TenantsFollowTheOrderThatItemsGive) {
+  constexpr uint32_t kTenants = 6;
+  const CostTables tables = coarse_tables();
+  for (const char* name :
+       {"packed", "naive", "turbo", "itif", "joint", "auto", "concat", "slotted"})
+    for (const uint32_t max_pass_tenants : {0u, 2u}) {
+      const PlanLimits limits{
+          .max_requests = 64, .max_rows = 2000, .max_pass_tenants = max_pass_tenants};
+      const auto planner =
+          *make_planner(name, {.limits = limits, .tables = &tables, .pricer = row_pricer()});
+      Random random(10);
+      Plan ordered, renamed;
+      for (int round = 0; round < 100; ++round) {
+        std::array<uint32_t, kTenants> place;
+        for (uint32_t i = 0; i < kTenants; ++i) place[i] = i;
+        for (uint32_t i = kTenants; i > 1; --i) std::swap(place[i - 1], place[random.below(i)]);
+        std::vector<Item> items = random_items(random, 40, kTenants, 60);
+        std::vector<Item> by_place = items;
+        for (size_t i = 0; i < items.size(); ++i)
+          items[i].order = by_place[i].slot = place[items[i].slot];
+        planner->plan(items, ordered);
+        planner->plan(by_place, renamed);
+        EXPECT_TRUE(verify(ordered, items, limits)) << name;
+        for (Segment& segment : ordered.segments) segment.slot = place[segment.slot];
+        for (MiniBatch& batch : ordered.mini_batches) batch.slot = place[batch.slot];
+        ASSERT_TRUE(same(ordered, renamed)) << name;
+      }
+    }
 }
 
 // The order of arrival may change the position of requests, but not the cost of the batch.
