@@ -48,7 +48,7 @@ Status pack_matrix(device::Device& device, const WeightKind& kind,
 Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
                                                          std::vector<WeightKind> kinds,
                                                          uint32_t max_slots) {
-  std::unique_ptr<WeightStore> store(new WeightStore(device, std::move(kinds)));
+  std::unique_ptr<WeightStore> store(new WeightStore(device, std::move(kinds), max_slots));
   store->slabs_.resize(store->kinds_.size());
   store->memory_of_.resize(store->kinds_.size());
   store->num_holders_.resize(max_slots);
@@ -160,6 +160,7 @@ Result<uint32_t> WeightStore::take(const Match& match) {
     return std::unexpected(std::move(taken.error()));
   }
   num_holders_[slot] = 1;
+  equal_.add(slot, contents_);
   return slot;
 }
 
@@ -260,6 +261,8 @@ Status WeightStore::fill(uint32_t slot, const Match& match, const std::vector<We
     ITIF_TRY(store(slot, i, kinds[i], tensors, packs_bias, !is_shared(i)));
   }
   contents_[slot] = std::move(contents);
+  equal_.remove(slot);
+  equal_.add(slot, contents_);
   return {};
 }
 
@@ -301,6 +304,7 @@ void WeightStore::release(uint32_t slot) {
   if (--num_holders_[slot] > 0) return;
   for (auto& memory : memory_) memory->release(slot);
   contents_[slot].clear();
+  equal_.remove(slot);
 }
 
 uint64_t WeightStore::used_bytes() const {

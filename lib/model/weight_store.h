@@ -11,8 +11,8 @@
 // family. Matrices are stored in the device's packed layout, tables in its activation type, and
 // vectors in f32. Vectors are short and share one slab.
 //
-// Threads: slab() and view() on any, all else on the control thread. The slabs' addresses never
-// change, so the executor serves the other slots meanwhile.
+// Threads: slab(), view() and order_of() on any, all else on the control thread. The slabs'
+// addresses never change, so the executor serves the other slots meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "model/checkpoint.h"
+#include "model/equal_weights.h"
 #include "model/weight_contents.h"
 #include "model/weight_kind.h"
 
@@ -41,6 +42,8 @@ Status pack_matrix(device::Device& device, const WeightKind& kind,
 // The slabs by weight kind, as a forward pass takes them.
 struct WeightView {
   std::span<const kernels::Slab> slabs;
+  // By kind: EqualWeights::numbers(). Empty: not known.
+  std::span<const uint32_t* const> numbers = {};
   const kernels::Slab& operator[](size_t kind) const { return slabs[kind]; }
 };
 
@@ -95,7 +98,9 @@ class WeightStore {
 
   // The slab of a kind, for all slots.
   kernels::Slab slab(size_t kind) const { return slabs_[kind]; }
-  WeightView view() const { return {slabs_}; }
+  WeightView view() const { return {slabs_, equal_.numbers()}; }
+  // Any thread. REQUIRES: the slot has a holder.
+  uint32_t order_of(uint32_t slot) const noexcept { return equal_.order_of(slot); }
   const std::vector<WeightKind>& kinds() const { return kinds_; }
   // Device memory of one committed slot that shares nothing.
   uint64_t slot_bytes() const { return slot_bytes_; }
@@ -104,8 +109,8 @@ class WeightStore {
   uint32_t num_holders(uint32_t slot) const { return num_holders_[slot]; }
 
  private:
-  WeightStore(device::Device& device, std::vector<WeightKind> kinds)
-      : device_(device), kinds_(std::move(kinds)) {}
+  WeightStore(device::Device& device, std::vector<WeightKind> kinds, uint32_t max_slots)
+      : device_(device), kinds_(std::move(kinds)), equal_(kinds_, max_slots) {}
   bool is_bias(size_t kind) const { return kind > 0 && has_bias(kinds_[kind - 1]); }
   // Returns true if the slot's memory in a slab holds these contents.
   bool holds(uint32_t slot, size_t slab, const WeightContents& contents) const;
@@ -127,6 +132,7 @@ class WeightStore {
   std::vector<kernels::Slab> slabs_;      // by kind
   std::vector<uint32_t> num_holders_;     // by slot
   std::vector<WeightContents> contents_;  // by slot; empty: unknown
+  EqualWeights equal_;                    // of the slots that have holders
   uint64_t slot_bytes_ = 0;
 };
 
