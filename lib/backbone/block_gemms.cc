@@ -8,7 +8,7 @@ BlockShapes::BlockShapes(const model::BackboneSpec& spec)
       up{spec.intermediate, spec.hidden, spec.activation},
       down{spec.hidden, spec.intermediate} {}
 
-kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
+kernels::GroupedGemm product(const kernels::Slab& weight, const GemmRanges& ranges,
                              const PreparedShape& gemm, const void* a, void* out) noexcept {
   return {.a = a,
           .weights = weight,
@@ -16,15 +16,15 @@ kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
           .out = out,
           .n = gemm.shape.n,
           .k = gemm.shape.k,
-          .ranges = pass.ranges,
-          .schedule = pass.gemm_schedule,
+          .ranges = ranges.ranges,
+          .schedule = ranges.schedule,
           .prepared = gemm.handle.get()};
 }
 
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
   if (is_thesis(gemm)) {
-    stream.launch(product(weights[kind], pass, gemm, a, out));
+    stream.launch(product(weights[kind], pass.gemm(kind), gemm, a, out));
     stream.launch(kernels::BiasActivation{.x = out,
                                           .bias = weights[kind + 1],
                                           .width = gemm.shape.n,
@@ -33,6 +33,7 @@ void launch_linear(device::Stream& stream, const model::WeightView& weights, con
                                           .has_thesis_grid = true});
     return;
   }
+  const GemmRanges ranges = pass.gemm(kind);
   const bool is_changed = pass.adapters.change(kind);
   const kernels::Activation activation = gemm.shape.activation;
   stream.launch(
@@ -43,8 +44,8 @@ void launch_linear(device::Stream& stream, const model::WeightView& weights, con
                            .n = gemm.shape.n,
                            .k = gemm.shape.k,
                            .activation = is_changed ? kernels::Activation::kNone : activation,
-                           .ranges = pass.ranges,
-                           .schedule = pass.gemm_schedule,
+                           .ranges = ranges.ranges,
+                           .schedule = ranges.schedule,
                            .prepared = gemm.handle.get()});
   if (!is_changed) return;
   const uint32_t first_module = pass.adapters.first_module[kind];

@@ -39,8 +39,9 @@ struct BlockShapes {
   explicit BlockShapes(const model::BackboneSpec& spec);
 };
 
-// Returns the arguments of out = a · Wᵀ; launches nothing. REQUIRES: the GEMM has no bias.
-kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
+// Returns the arguments of out = a · Wᵀ; launches nothing. `ranges`: Pass::gemm(). REQUIRES: the
+// GEMM has no bias.
+kernels::GroupedGemm product(const kernels::Slab& weight, const GemmRanges& ranges,
                              const PreparedShape& gemm, const void* a, void* out) noexcept;
 // out = activation(a · Wᵀ + bias): weight kind `kind`, bias kind + 1. The updates of the batch's
 // adapters are added before the activation. Launches one operator, one more for updates, and one

@@ -45,6 +45,7 @@ struct DecoderStep {
   std::span<const int32_t> banned;                   // indexed by banned_of
   uint32_t num_candidates = 0;                       // best tokens to find per row
   kernels::GemmSchedule gemm_schedule = {};
+  JoinedGemms joined = {};
 };
 
 // Device memory, valid until the next launch.

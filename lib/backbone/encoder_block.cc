@@ -116,7 +116,7 @@ Addend EncoderBlock::addend(device::Stream& stream, const model::WeightView& wei
     launch_linear(stream, weights, pass, gemm, kind, a, projected_->data());
     return {.rows = projected_->data()};
   }
-  stream.launch(product(weights[kind], pass, gemm, a, projected_->data()));
+  stream.launch(product(weights[kind], pass.gemm(kind), gemm, a, projected_->data()));
   return {.rows = projected_->data(), .bias = weights[kind + 1]};
 }
 

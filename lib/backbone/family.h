@@ -38,7 +38,22 @@ struct PassAdapters {
   }
 };
 
-// The layout of a batch: rows of all segments end to end, tenants ascending. Host memory, read
+// The ranges of a GEMM, and how they share the device.
+struct GemmRanges {
+  std::span<const kernels::RowRange> ranges;
+  kernels::GemmSchedule schedule = {};
+};
+
+// GEMMs with fewer ranges than the pass: adjacent ranges whose weights are the same bytes are one
+// range, with the slot of the first. All other operators have the ranges of the pass.
+struct JoinedGemms {
+  std::span<const GemmRanges> all;  // distinct ones
+  // By weight kind: 1 + the index into `all` of its GEMM's ranges; 0: those of the pass. Empty: all
+  // GEMMs have those.
+  std::span<const uint8_t> of_kind = {};
+};
+
+// The layout of a batch: rows of all segments end to end, tenants in any order. Host memory, read
 // before launch() returns.
 struct Pass {
   uint32_t num_rows = 0;
@@ -59,7 +74,15 @@ struct Pass {
   // Stream::end_inputs().
   bool has_more_inputs = false;
   kernels::GemmSchedule gemm_schedule = {};
+  JoinedGemms joined = {};
   PassAdapters adapters = {};
+
+  // Returns the ranges of the GEMM whose weight is of that kind.
+  GemmRanges gemm(size_t kind) const noexcept {
+    if (kind < joined.of_kind.size() && joined.of_kind[kind] > 0)
+      return joined.all[joined.of_kind[kind] - 1];
+    return {ranges, gemm_schedule};
+  }
 };
 
 // Device memory, valid until the next launch().

@@ -103,19 +103,21 @@ class MarianDecoder final : public Decoder {
                     .segments = {},
                     .ranges = step.ranges,
                     .has_bucket = step.has_bucket,
-                    .gemm_schedule = step.gemm_schedule};
+                    .gemm_schedule = step.gemm_schedule,
+                    .joined = step.joined};
     gather(stream, {&tokens, 1});
     embed(stream, weights, step.positions, step.ranges);
     for (uint32_t layer = 0; layer < layers_; ++layer)
       launch_block(stream, weights, pass, step, layer);
+    const GemmRanges ranges = pass.gemm(kOutput);
     stream.launch(kernels::GroupedGemm{.a = hidden_->data(),
                                        .weights = weights[kOutput],
                                        .bias = weights[kOutputBias],
                                        .out = logits_->data(),
                                        .n = output_.shape.n,
                                        .k = output_.shape.k,
-                                       .ranges = step.ranges,
-                                       .schedule = step.gemm_schedule,
+                                       .ranges = ranges.ranges,
+                                       .schedule = ranges.schedule,
                                        .prepared = output_.handle.get(),
                                        .f32_out = true});
     // A separate graph segment: its rows and candidate count differ between otherwise equal steps.

@@ -58,9 +58,10 @@ void ThesisAttention::lay_out(const Pass& pass) noexcept {
 void ThesisAttention::launch_qkv(device::Stream& stream, const model::WeightView& weights,
                                  const Pass& pass, size_t base, const void* x) noexcept {
   const kernels::Slab& slab = weights[base + kQkvWeight];
+  const GemmRanges ranges = pass.gemm(base + kQkvWeight);
   kernels::GroupedGemm parts[3];
   for (size_t i = 0; i < 3; ++i)
-    parts[i] = product(slab.from(i * part_bytes_), pass, part_, x, rows_[i]->data());
+    parts[i] = product(slab.from(i * part_bytes_), ranges, part_, x, rows_[i]->data());
   stream.launch(kernels::GroupedGemms{parts});
 }
 

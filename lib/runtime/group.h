@@ -35,8 +35,9 @@ struct GroupOptions {
   uint32_t max_tokens = 4096;   // of one batch
   uint32_t max_requests = 256;  // of one batch
   uint32_t max_tenants = 64;    // slots
-  // Stores equal weights of tenants once. False: each tenant has its own copy, for comparison and
-  // for simulations, whose models all have the same files.
+  // Stores equal weights of tenants once, and multiplies rows by them in one GEMM. False: each
+  // tenant has its own copy and its own GEMMs, for comparison and for simulations, whose models all
+  // have the same files.
   bool shares_weights = true;
 };
 
@@ -62,6 +63,9 @@ class Group {
   virtual void release(uint32_t slot) = 0;
   // Returns the model in a slot; nullptr: the slot is free. Lock-free.
   virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
+  // Returns the place of a tenant's weight slot in a batch: slots with many equal weights are
+  // neighbours (model/equal_weights.h). It may change when tenants come and go. Lock-free.
+  virtual uint32_t weight_order(uint32_t weight_slot) const noexcept { return weight_slot; }
 
   // Makes the executor that runs the group's requests on `stream`. The group, `stream` and `clock`
   // outlive it. Errors: kInvalidArgument (scheduler, limits).

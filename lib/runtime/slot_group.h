@@ -30,6 +30,9 @@ class SlotGroup : public Kind {
   const model::TenantModel* model(uint32_t slot) const noexcept final {
     return tenants_->model(slot);
   }
+  uint32_t weight_order(uint32_t weight_slot) const noexcept final {
+    return tenants_->weight_order(weight_slot);
+  }
   uint32_t num_tenants() const noexcept final { return tenants_->num_tenants(); }
   uint64_t weight_bytes() const noexcept final { return tenants_->weight_bytes(); }
   std::vector<backbone::GemmUse> gemms() const final { return tenants_->gemms(); }

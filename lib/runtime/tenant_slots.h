@@ -1,8 +1,10 @@
 // A group's tenants: admits models into slots and releases them. Both kinds of group use it.
 //
 // Requests name their tenant's slot. Launches name its weight slot (TenantModel::weight_slot).
-// Tenants of equal backbones have the same weight slot, so that their rows run in one GEMM. An
-// adapter has the weight slot of its base, and matrices of its own.
+// Tenants of equal backbones have the same weight slot, so that their rows run in one GEMM. Those
+// that are equal in some layers have neighbouring places in a batch (weight_order()), and one GEMM
+// in these layers (cost/pass_gemms.h). An adapter has the weight slot of its base, and matrices of
+// its own.
 //
 // Threads: as in group.h. admit() and release() are control's; find() is any thread's.
 #pragma once
@@ -60,6 +62,10 @@ class TenantSlots {
   }
   const model::ModuleNumbers& modules() const noexcept { return modules_; }
   model::WeightView weights() const noexcept { return weights_->view(); }  // of all slots
+  // Group::weight_order.
+  uint32_t weight_order(uint32_t weight_slot) const noexcept {
+    return options_.shares_weights ? weights_->order_of(weight_slot) : weight_slot;
+  }
   uint32_t num_tenants() const noexcept { return num_tenants_; }
   // Device memory of all tenants; shared memory counts once.
   uint64_t weight_bytes() const noexcept { return weight_bytes_; }

@@ -212,7 +212,8 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
       prepared[at].token_types = output.token_types;
       given[at] = &prepared[at];
     }
-    items.push_back({group_->model(request.slot)->weight_slot, request.num_tokens});
+    const uint32_t weight_slot = group_->model(request.slot)->weight_slot;
+    items.push_back({weight_slot, request.num_tokens, group_->weight_order(weight_slot)});
   }
   plan::Plan plan;
   planner_->plan(items, plan);

@@ -243,7 +243,8 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
   ++batch_number_;
   flight.figures = {};
   for (const request::Request* request : choice_.batch) {
-    items_.add(*request, group_.model(request->slot)->weight_slot);
+    const uint32_t weight_slot = group_.model(request->slot)->weight_slot;
+    items_.add(*request, weight_slot, group_.weight_order(weight_slot));
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }

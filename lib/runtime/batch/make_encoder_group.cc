@@ -10,7 +10,7 @@
 #include "runtime/batch/batch_layout.h"
 #include "runtime/batch/executor.h"
 #include "runtime/batch/head_runner.h"
-#include "runtime/cost/gemm_scheduler.h"
+#include "runtime/cost/pass_gemms.h"
 #include "runtime/cost/pass_limits.h"
 #include "runtime/slot_group.h"
 
@@ -38,7 +38,10 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
   BackboneEncoder(device::Device& device, std::unique_ptr<TenantSlots> tenants,
                   const EncoderGroupOptions& encoder)
       : SlotGroup(std::move(tenants)),
-        gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
+        gemms_(device.info().num_threads, this->tenants().weights().slabs.size(),
+               {.max_ranges = options().max_requests,
+                .max_rows = options().max_tokens,
+                .joins = options().shares_weights}),
         fusion_mode_(encoder.fusion_mode),
         pass_limits_(runtime::pass_limits(device.info(), gemms())),
         buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
@@ -138,9 +141,9 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
   // Ends the graph segment after the backbone: heads and results differ between otherwise equal
   // batches.
   backbone::Hidden launch_backbone(device::Stream& stream, backbone::Pass pass) noexcept {
-    if (pass.gemm_schedule.calls().empty())
-      pass.gemm_schedule = gemms_.choose(pass.ranges, pass.has_bucket);
-    const backbone::Hidden hidden = backbone_->launch(stream, tenants().weights(), pass);
+    const model::WeightView weights = tenants().weights();
+    gemms_.schedule(weights, pass);
+    const backbone::Hidden hidden = backbone_->launch(stream, weights, pass);
     stream.end_graph_segment();
     return hidden;
   }
@@ -160,7 +163,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
   // Used by the executor's thread.
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<HeadRunner> heads_;
-  GemmScheduler gemms_;
+  PassGemms gemms_;
   const backbone::FusionMode fusion_mode_;
   const PassLimits pass_limits_;
   const GraphBuckets buckets_;

@@ -300,6 +300,7 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->tables.assign(1, {});
   sequence->source_tokens = request->num_tokens;
   sequence->reserved_blocks = blocks_needed(*request, config);
+  sequence->weight_order = group_.weight_order(sequence->model->weight_slot);
   sequence->entered = true;
   encoded_.push_back(request);
   request->chosen_ns = now_ns;
@@ -314,7 +315,7 @@ void GenerationExecutor::encode_entered(plan::Planner& planner) noexcept {
   for (const std::unique_ptr<Sequence>& sequence : joined_->sequences) {
     if (!std::exchange(sequence->entered, false)) continue;
     entered_.push_back(sequence.get());
-    items_.add(*sequence->request, sequence->model->weight_slot);
+    items_.add(*sequence->request, sequence->model->weight_slot, sequence->weight_order);
   }
   if (entered_.empty()) return;
   items_.plan(planner, plan_);

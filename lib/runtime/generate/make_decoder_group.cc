@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/cost/gemm_scheduler.h"
+#include "runtime/cost/pass_gemms.h"
 #include "runtime/generate/generation_executor.h"
 #include "runtime/slot_group.h"
 
@@ -55,7 +55,7 @@ class BackboneDecoder final : public SlotGroup<DecoderGroup> {
   const DecoderGroupOptions decoder_options_;
   // Used by the executor's thread.
   std::unique_ptr<backbone::Decoder> decoder_;
-  GemmScheduler gemms_;
+  PassGemms gemms_;
   const GenerationBuckets buckets_;
   StepLayout bucket_layout_;  // for warm_up()
 };
@@ -65,7 +65,10 @@ BackboneDecoder::BackboneDecoder(const device::DeviceInfo& device,
                                  const DecoderGroupOptions& decoder)
     : SlotGroup(std::move(tenants)),
       decoder_options_(decoder),
-      gemms_(device.num_threads, max_beams(), std::max(options().max_tokens, max_beams())),
+      gemms_(device.num_threads, this->tenants().weights().slabs.size(),
+             {.max_ranges = max_beams(),
+              .max_rows = std::max(options().max_tokens, max_beams()),
+              .joins = options().shares_weights}),
       buckets_(decoder_buckets(device, options(), decoder.max_beams)),
       bucket_layout_(max_beams(), options().max_tokens, spec().max_positions, buckets_) {}
 
@@ -122,8 +125,9 @@ Status BackboneDecoder::warm_up(device::Stream& stream, size_t bucket) noexcept 
 
 void BackboneDecoder::launch_sources(device::Stream& stream, const StepLayout& layout) noexcept {
   backbone::Pass sources = layout.sources();
-  sources.gemm_schedule = gemms_.choose(sources.ranges, sources.has_bucket);
-  decoder_->launch_encode(stream, tenants().weights(), sources, layout.source_kv_rows());
+  const model::WeightView weights = tenants().weights();
+  gemms_.schedule(weights, sources);
+  decoder_->launch_encode(stream, weights, sources, layout.source_kv_rows());
 }
 
 backbone::StepResult BackboneDecoder::launch_step(device::Stream& stream,
@@ -133,8 +137,9 @@ backbone::StepResult BackboneDecoder::launch_step(device::Stream& stream,
   decoder_->launch_copies(stream, layout.copies());
   stream.begin_step();
   backbone::DecoderStep step = layout.step();
-  step.gemm_schedule = gemms_.choose(step.ranges, step.has_bucket);
-  return decoder_->launch_step(stream, tenants().weights(), step);
+  const model::WeightView weights = tenants().weights();
+  gemms_.schedule(weights, step);
+  return decoder_->launch_step(stream, weights, step);
 }
 
 }  // namespace

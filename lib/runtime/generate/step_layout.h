@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,11 +40,14 @@ struct Sequence : SequenceBlocks {
   BeamSearch search;
   std::vector<std::vector<uint32_t>> next;  // scratch of continue_beams()
   uint32_t source_tokens = 0;
-  uint32_t hold_group = 0;  // its slot or batch (kv_holds.h)
-  bool entered = false;     // since the last step; its source must be encoded
+  uint32_t hold_group = 0;    // its slot or batch (kv_holds.h)
+  uint32_t weight_order = 0;  // Group::weight_order() when it entered
+  bool entered = false;       // since the last step; its source must be encoded
 
-  // Its order in a step: tenants of the same weights are adjacent.
-  std::pair<uint32_t, uint32_t> slots() const { return {model->weight_slot, request->slot}; }
+  // Its order in a step: tenants of the same weights are adjacent, those of similar ones near.
+  std::tuple<uint32_t, uint32_t, uint32_t> slots() const {
+    return {weight_order, model->weight_slot, request->slot};
+  }
   const model::GenerationConfig& config() const { return model->head.spec.generation.front(); }
   // Gives each beam the table of the one that it continues.
   void continue_beams(KvBlocks& blocks) noexcept;
