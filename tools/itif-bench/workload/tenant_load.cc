@@ -5,6 +5,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/check.h"
+
 namespace itif::bench {
 
 TenantLoad::TenantLoad(const std::vector<uint32_t>& slots, uint32_t num_tokens,
@@ -29,15 +31,33 @@ TenantLoad::TenantLoad(const std::vector<uint32_t>& slots, uint32_t num_tokens,
 }
 
 Status TenantLoad::run(runtime::EncoderGroup& group, device::Stream& stream) {
+  return run(group, stream, 0, requests_.size());
+}
+
+Status TenantLoad::run_next(runtime::EncoderGroup& group, device::Stream& stream) {
+  const size_t first = next_, count = std::min<size_t>(batch_requests_, requests_.size() - first);
+  next_ = first + count == requests_.size() ? 0 : first + count;
+  return run(group, stream, first, count);
+}
+
+Status TenantLoad::run(runtime::EncoderGroup& group, device::Stream& stream, size_t first,
+                       size_t count) {
   drop_results();
-  const std::span<const runtime::BatchRequest> all(segments_);
-  for (size_t first = 0; first < all.size(); first += batch_requests_) {
-    runtime::Batch batch{all.subspan(first, std::min<size_t>(batch_requests_, all.size() - first))};
+  const auto chosen = std::span<const runtime::BatchRequest>(segments_).subspan(first, count);
+  for (size_t i = 0; i < count; i += batch_requests_) {
+    runtime::Batch batch{chosen.subspan(i, std::min<size_t>(batch_requests_, count - i))};
     ITIF_TRY(group.forward(stream, batch));
   }
-  for (const request::Request& request : requests_)
-    if (request.status != wire::StatusCode::kOk) return fail(Code::kInternal, request.detail);
+  for (const runtime::BatchRequest& segment : chosen)
+    if (segment.request->status != wire::StatusCode::kOk)
+      return fail(Code::kInternal, segment.request->detail);
   return {};
+}
+
+size_t TenantLoad::num_batch_tokens() const {
+  const size_t requests = std::min<size_t>(batch_requests_, requests_.size());
+  CHECK(requests_.size() % requests == 0);
+  return requests * ids_.size();
 }
 
 std::vector<float> TenantLoad::logits(size_t request) const {

@@ -19,11 +19,16 @@ class TenantLoad {
   // Runs all requests once. Errors: those of EncoderGroup::forward(); kInternal, a request that
   // ended with a status.
   Status run(runtime::EncoderGroup& group, device::Stream& stream);
+  // Runs the next batch; the first follows the last. Errors: as run().
+  Status run_next(runtime::EncoderGroup& group, device::Stream& stream);
   // The last result of a request.
   std::vector<float> logits(size_t request) const;
   size_t num_tokens() const { return requests_.size() * ids_.size(); }
+  // REQUIRES: the batches have equally many requests.
+  size_t num_batch_tokens() const;
 
  private:
+  Status run(runtime::EncoderGroup& group, device::Stream& stream, size_t first, size_t count);
   void drop_results();
 
   const uint32_t batch_requests_;
@@ -31,6 +36,7 @@ class TenantLoad {
   BytePiece piece_;
   std::vector<request::Request> requests_;
   std::vector<runtime::BatchRequest> segments_;
+  size_t next_ = 0;  // first request of the next batch
 };
 
 }  // namespace itif::bench
