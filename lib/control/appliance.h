@@ -77,6 +77,12 @@ class Appliance {
   // Errors: kNotFound, kUnsupported, kUnavailable.
   virtual Status run_profile(const std::string& group, const Progress& progress) = 0;
 
+  // Measures the group's throughput by its share of the device while the group serves; requests of
+  // this and other groups take longer meanwhile. Its share is then as before.
+  // Errors: kNotFound, kUnsupported (the device has no shares, or the group generates),
+  // kUnavailable.
+  virtual Status measure_knee(const std::string& group, const Progress& progress) = 0;
+
   // Moves the tenants of a failed device to the fallback device. A tenant that cannot move is
   // failed. Errors: some could not be moved.
   virtual Status leave_failed_device(const Progress& progress) = 0;

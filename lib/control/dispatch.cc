@@ -100,6 +100,9 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus&
             },
             [&](const ShowPlanner& show) -> Result<json> { return documents_.planner(show.group); },
             [&](const ShowProfile& show) -> Result<json> { return documents_.profile(show.group); },
+            [&](const ShowKnee& show) -> Result<json> {
+              return documents_.knee(show.group, show.threshold_percent);
+            },
             [&](const Stats&) -> Result<json> { return documents_.stats(); },
             [&](const Drops&) -> Result<json> { return documents_.drops(); },
             [&](const ShowDevice&) -> Result<json> { return documents_.device(); },

@@ -46,6 +46,9 @@ class Dispatcher {
   Result<nlohmann::json> run_one(const UpdateGroup& op, const Progress& progress) {
     return groups_.run(op, progress);
   }
+  Result<nlohmann::json> run_one(const MeasureKnee& op, const Progress& progress) {
+    return groups_.run(op, progress);
+  }
   Result<nlohmann::json> run_one(const RunProfile& op, const Progress& progress) {
     return groups_.run(op, progress);
   }

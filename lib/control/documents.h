@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -59,6 +60,12 @@ class Documents {
   // lengths to batched_gemm_ns are empty for groups that generate.
   // Errors: kNotFound (no such group, or nothing measured).
   virtual Result<nlohmann::json> profile(const std::string& group) const = 0;
+  // {group, device, backbone, threshold_percent, knee_percent, batches: [{requests, tokens,
+  //  knee_percent, points: [{percent, requests_per_s}]}]}: throughput by share of the device. Past
+  //  a knee, throughput gains at most the threshold (default 10 %).
+  // Errors: kNotFound (no such group, or not measured).
+  virtual Result<nlohmann::json> knee(const std::string& group,
+                                      std::optional<uint64_t> threshold_percent) const = 0;
   // {uptime_s, interval_ns,
   //  tenants: [{id, name, group, state, received, answered, refused: {status: count}, in_flight,
   //   requests_per_s, p50_ns, p99_ns, p999_ns, deadline_missed, slo_missed, datagrams, dropped,

@@ -61,4 +61,10 @@ Result<json> Groups::run(const RunProfile& op, const Progress& progress) {
   return documents_.profile(op.group);
 }
 
+Result<json> Groups::run(const MeasureKnee& op, const Progress& progress) {
+  ITIF_TRY(appliance_.measure_knee(op.group, progress));
+  notify_("group.knee_measured", {{"group", op.group}});
+  return documents_.knee(op.group, std::nullopt);
+}
+
 }  // namespace itif::control

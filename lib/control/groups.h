@@ -1,6 +1,6 @@
-// Changes the settings of groups: their planner, their batch policy and their profile (measured
-// GEMM costs). A change is applied to the appliance, committed to the registry, then answered. If
-// the commit fails, the old settings are restored.
+// Changes the settings of groups (planner, batch policy, share of the device), and measures groups:
+// the costs of their GEMMs, and their throughput by share. A change is applied to the appliance,
+// committed to the registry, then answered. If the commit fails, the old settings are restored.
 //
 // Used by the job thread only.
 #pragma once
@@ -25,6 +25,7 @@ class Groups {
 
   Result<nlohmann::json> run(const UpdateGroup& op, const Progress& progress);
   Result<nlohmann::json> run(const RunProfile& op, const Progress& progress);
+  Result<nlohmann::json> run(const MeasureKnee& op, const Progress& progress);
 
  private:
   Result<GroupSettings> apply(const std::string& group, const GroupSettings& settings,

@@ -109,6 +109,13 @@ Result<Operation> update_group(Arguments& in) {
   return WorkerOperation(std::move(update));
 }
 
+Result<Operation> show_knee(Arguments& in) {
+  ShowKnee show{in.text("group", tenant_name_rule),
+                in.optional_number("threshold_percent", 1, 100)};
+  ITIF_TRY(in.finish());
+  return QuickOperation(std::move(show));
+}
+
 Result<Operation> bottleneck(Arguments& in) {
   ShowBottleneck show{in.optional_text("group", tenant_name_rule).value_or("")};
   ITIF_TRY(in.finish());
@@ -188,6 +195,8 @@ constexpr Entry kOperations[] = {
     {"group.list", plain<QuickOperation, ListGroups>},
     {"group.update", update_group},
     {"group.planner", of_group<QuickOperation, ShowPlanner>},
+    {"group.knee", show_knee},
+    {"group.measure_knee", of_group<WorkerOperation, MeasureKnee>},
     {"profile.show", of_group<QuickOperation, ShowProfile>},
     {"profile.run", of_group<WorkerOperation, RunProfile>},
     {"stats", plain<QuickOperation, Stats>},

@@ -79,6 +79,13 @@ struct UpdateGroup {
 struct RunProfile {
   std::string group;
 };
+struct MeasureKnee {
+  std::string group;
+};
+struct ShowKnee {
+  std::string group;
+  std::optional<uint64_t> threshold_percent;  // of throughput
+};
 struct ShowProfile {
   std::string group;
 };
@@ -121,13 +128,15 @@ struct Health {};
 struct DataAddress {};
 
 // Operations that may take long or change something; the job thread runs them.
-using WorkerOperation = std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant,
-                                     RemoveTenant, RotateKey, PromoteTenant, RollBackTenant,
-                                     UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
+using WorkerOperation =
+    std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
+                 PromoteTenant, RollBackTenant, UpdateGroup, RunProfile, MeasureKnee, ResetDevice,
+                 Drain, Undrain>;
 // Quick operations; the I/O thread answers them. They are read-only, except those of traces.
-using QuickOperation = std::variant<ListTenants, ShowTenant, ShowVersions, ShowStages, ListGroups,
-                                    ShowBottleneck, ShowPlanner, ShowProfile, StartTrace, ReadTrace,
-                                    StopTrace, Stats, Drops, ShowDevice, Health, DataAddress>;
+using QuickOperation =
+    std::variant<ListTenants, ShowTenant, ShowVersions, ShowStages, ListGroups, ShowBottleneck,
+                 ShowPlanner, ShowProfile, ShowKnee, StartTrace, ReadTrace, StopTrace, Stats, Drops,
+                 ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
 // Errors: kInvalidArgument (names the argument), kNotFound (unknown operation; lists all).

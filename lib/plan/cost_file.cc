@@ -206,8 +206,12 @@ Result<CostTables> parse_cost_tables(std::string_view text) {
   return tables;
 }
 
+std::string profile_hash(std::string_view device, std::string_view backbone) {
+  return fmt::format("{:016x}", fnv1a(fmt::format("{}\n{}", device, backbone)));
+}
+
 std::string cost_file_name(std::string_view device, std::string_view backbone) {
-  return fmt::format("costs-{:016x}.txt", fnv1a(fmt::format("{}\n{}", device, backbone)));
+  return fmt::format("costs-{}.txt", profile_hash(device, backbone));
 }
 
 Result<CostTables> read_cost_tables(const std::string& path) {

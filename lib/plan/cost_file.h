@@ -53,6 +53,9 @@ std::string format_cost_tables(const CostTables& tables);
 // format_cost_tables() does not write; names the line). The remedy for both is to measure again.
 Result<CostTables> parse_cost_tables(std::string_view text);
 
+// Returns 16 hexadecimal digits for a device and backbone, for names of files.
+std::string profile_hash(std::string_view device, std::string_view backbone);
+
 // Returns "costs-<hash of both>.txt", the file name for a device and backbone. Only the tables' own
 // fields prove that a file belongs to them.
 std::string cost_file_name(std::string_view device, std::string_view backbone);

@@ -175,6 +175,29 @@ Result<json> ApplianceDocuments::planner(const std::string& group) const {
   return json{{"group", group}, {"planner", planned.planner}, {"batches", std::move(batches)}};
 }
 
+Result<json> ApplianceDocuments::knee(const std::string& group,
+                                      std::optional<uint64_t> threshold_percent) const {
+  ITIF_ASSIGN(const auto profile, service_.knee(group));
+  const double threshold = threshold_percent ? static_cast<double>(*threshold_percent) / 100
+                                             : slice::KneeProfile::kThreshold;
+  json batches = json::array();
+  for (const slice::BatchCurve& curve : profile->curves) {
+    json points = json::array();
+    for (const slice::SharePoint& point : curve.points)
+      points.push_back({{"percent", point.percent}, {"requests_per_s", point.throughput}});
+    batches.push_back({{"requests", curve.requests},
+                       {"tokens", curve.tokens},
+                       {"knee_percent", slice::knee_percent(curve.points, threshold)},
+                       {"points", std::move(points)}});
+  }
+  return json{{"group", group},
+              {"device", profile->device},
+              {"backbone", profile->backbone},
+              {"threshold_percent", threshold * 100},
+              {"knee_percent", profile->knee_percent(threshold)},
+              {"batches", std::move(batches)}};
+}
+
 Result<json> ApplianceDocuments::profile(const std::string& group) const {
   ITIF_ASSIGN(const auto tables, service_.profile(group));
   json gemm = json::array(), batched = json::array();

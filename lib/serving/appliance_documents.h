@@ -30,6 +30,8 @@ class ApplianceDocuments final : public control::Documents {
   Result<nlohmann::json> stop_trace(uint32_t trace) const override;
   Result<nlohmann::json> planner(const std::string& group) const override;
   Result<nlohmann::json> profile(const std::string& group) const override;
+  Result<nlohmann::json> knee(const std::string& group,
+                              std::optional<uint64_t> threshold_percent) const override;
   nlohmann::json stats() const override;
   nlohmann::json drops() const override;
   nlohmann::json device() const override;

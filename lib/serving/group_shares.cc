@@ -54,11 +54,15 @@ GroupShares::Group* GroupShares::find(uint16_t number) {
   return found == groups_.end() ? nullptr : &*found;
 }
 
-void GroupShares::add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent) {
+void GroupShares::add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent,
+                      double knee_percent) {
   if (stage.device().info().division == device::Division::kNone) return;
   const std::lock_guard lock(mutex_);
   CHECK(!find(number));
-  groups_.push_back({.number = number, .stage = &stage, .set_percent = set_percent});
+  groups_.push_back({.number = number,
+                     .stage = &stage,
+                     .set_percent = set_percent,
+                     .knee_percent = knee_percent});
   divide();
 }
 
@@ -66,7 +70,7 @@ void GroupShares::remove(uint16_t number) {
   const std::lock_guard lock(mutex_);
   const Group* group = find(number);
   if (!group) return;
-  if (tunes_ && group->set_percent == 0) CHECK(tuner_.remove(number, clock_.now_ns()));
+  if (is_tuned(*group)) CHECK(tuner_.remove(number, clock_.now_ns()));
   std::erase_if(groups_, [number](const Group& g) { return g.number == number; });
   divide();
 }
@@ -75,8 +79,7 @@ void GroupShares::set(uint16_t number, uint32_t percent) {
   const std::lock_guard lock(mutex_);
   Group* group = find(number);
   if (!group) return;
-  if (tunes_ && group->set_percent == 0 && percent != 0)
-    CHECK(tuner_.remove(number, clock_.now_ns()));
+  if (is_tuned(*group) && percent != 0) CHECK(tuner_.remove(number, clock_.now_ns()));
   group->set_percent = percent;
   divide();
 }
@@ -86,8 +89,15 @@ void GroupShares::set_objective(uint16_t number, uint64_t slo_ns) {
   Group* group = find(number);
   if (!group || group->slo_ns == slo_ns) return;
   group->slo_ns = slo_ns;
-  if (tunes_ && group->set_percent == 0)
-    CHECK(tuner_.set_terms(number, {.slo_ns = slo_ns}, clock_.now_ns()));
+  if (is_tuned(*group)) CHECK(tuner_.set_terms(number, terms_of(*group), clock_.now_ns()));
+}
+
+void GroupShares::set_knee(uint16_t number, double percent) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group) return;
+  group->knee_percent = percent;
+  if (is_tuned(*group)) CHECK(tuner_.set_terms(number, terms_of(*group), clock_.now_ns()));
 }
 
 // Gives the groups without a set share what is left, at least 1 % each.
@@ -101,9 +111,9 @@ void GroupShares::divide() {
   const uint64_t now_ns = clock_.now_ns();
   if (tunes_ && num_others > 0) tuner_.set_device_percent(left, now_ns);
   for (Group& group : groups_) {
-    if (group.set_percent == 0 && tunes_) {
+    if (is_tuned(group)) {
       if (tuner_.share_percent(group.number) == 0)
-        CHECK(tuner_.add(group.number, *group.stage, {.slo_ns = group.slo_ns}, now_ns));
+        CHECK(tuner_.add(group.number, *group.stage, terms_of(group), now_ns));
       continue;
     }
     group.part_percent = group.set_percent == 0 ? left / num_others : group.set_percent;
@@ -112,7 +122,7 @@ void GroupShares::divide() {
 }
 
 double GroupShares::percent_of(const Group& group) const noexcept {
-  return tunes_ && group.set_percent == 0 ? tuner_.share_percent(group.number) : group.part_percent;
+  return is_tuned(group) ? tuner_.share_percent(group.number) : group.part_percent;
 }
 
 GroupShares::Share GroupShares::share(uint16_t number) const {

@@ -26,12 +26,17 @@ class GroupShares {
   GroupShares& operator=(const GroupShares&) = delete;
 
   // Adds a group, which gets its share at once, as all others do. `set_percent`: by control; 0: not
-  // set. The stage outlives its entry. REQUIRES: no such number.
-  void add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent);
+  // set. `knee_percent`: as set_knee(); a tuned group starts with it. The stage outlives its entry.
+  // REQUIRES: no such number.
+  void add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent,
+           double knee_percent);
   // The object no longer uses the stage when this returns. An unknown number is ignored.
   void remove(uint16_t number);
   // Sets or clears (0) a group's share. An unknown number is ignored.
   void set(uint16_t number, uint32_t percent);
+  // Gives a group its knee, in percent; 0: unknown. A tuned group never has more. An unknown number
+  // is ignored.
+  void set_knee(uint16_t number, double percent);
   // Gives a group its tightest latency objective; 0: none. An unknown number is ignored.
   void set_objective(uint16_t number, uint64_t slo_ns);
 
@@ -47,6 +52,7 @@ class GroupShares {
     execution::GroupStage* stage;
     uint32_t set_percent;
     uint64_t slo_ns = 0;
+    double knee_percent = 0;
     double part_percent = 0;  // without a set share and tuning: its part of what is left
   };
 
@@ -54,6 +60,10 @@ class GroupShares {
   // The functions below: REQUIRE mutex_.
   void divide();
   double percent_of(const Group& group) const noexcept;
+  bool is_tuned(const Group& group) const noexcept { return tunes_ && group.set_percent == 0; }
+  static slice::GroupTerms terms_of(const Group& group) noexcept {
+    return {.knee_percent = group.knee_percent, .slo_ns = group.slo_ns};
+  }
   void run();
 
   const Clock& clock_;

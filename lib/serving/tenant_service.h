@@ -42,9 +42,13 @@
 #include "runtime/make_group.h"
 #include "serving/device_table.h"
 #include "serving/group_shares.h"
+#include "slice/knee_profile.h"
 #include "tenant/record.h"
 #include "tenant/snapshot.h"
 
+namespace itif::runtime {
+class KneeMeter;
+}
 namespace itif::telemetry {
 class VersionCounts;
 }
@@ -123,6 +127,7 @@ class TenantService final : public control::Appliance {
                                     const std::string& scheduler) override;
   Result<uint32_t> set_share(const std::string& group, uint32_t percent) override;
   Status run_profile(const std::string& group, const control::Progress& progress) override;
+  Status measure_knee(const std::string& group, const control::Progress& progress) override;
   Status leave_failed_device(const control::Progress& progress) override;
   Status reset_device(const control::Progress& progress) override;
   uint64_t drain(uint64_t timeout_ns) override;
@@ -132,6 +137,9 @@ class TenantService final : public control::Appliance {
   // Returns the GEMM costs of a group, as measured or read from its profile. Errors: kNotFound (no
   // such group, or no costs yet). Any thread.
   Result<std::shared_ptr<const plan::CostTables>> profile(const std::string& group) const;
+  // Returns the throughput of a group by share, as measured or read from an earlier measurement.
+  // Errors: kNotFound (no such group, or not measured). Any thread.
+  Result<std::shared_ptr<const slice::KneeProfile>> knee(const std::string& group) const;
   // Returns the planner of a group and its last batches, oldest first. Errors: kNotFound (no such
   // group), kUnsupported (it generates). Any thread.
   struct PlannedBatches {
@@ -203,11 +211,20 @@ class TenantService final : public control::Appliance {
   Status move_group(uint16_t number, device::Device& to, const control::Progress& progress);
   // tenant_service_profile.cc
   Result<uint16_t> number_of(const std::string& group) const;
+  std::string profiled_as(const execution::GroupStage& stage) const;
   void prepare_planner(uint16_t group, const control::Progress& progress);
   Status use_planner(uint16_t group, const std::string& planner);
   Status find_tables(uint16_t group, const control::Progress& progress);
   void use_tables(uint16_t group, plan::CostTables tables);
   Status measure_tables(uint16_t group, const control::Progress& progress);
+  // tenant_service_knee.cc
+  void find_knee(uint16_t group);
+  void use_knee(uint16_t group, slice::KneeProfile profile);
+  double bounding_knee(uint16_t group) const;
+  Status can_measure_knee(uint16_t group) const;
+  Status measure_knee(uint16_t group, const control::Progress& progress);
+  Status measure_shares(uint16_t group, runtime::KneeMeter& meter,
+                        const control::Progress& progress);
 
   // tenant_service_groups.cc
   void prepare_scheduler(uint16_t group);
@@ -262,6 +279,7 @@ class TenantService final : public control::Appliance {
   struct Layout {
     std::string planner, scheduler;
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured
+    std::shared_ptr<const slice::KneeProfile> knee;  // null: not measured
   };
   std::vector<Layout> layouts_;  // by group number
   GroupShares shares_;

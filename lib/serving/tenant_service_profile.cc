@@ -9,51 +9,30 @@
 #include "plan/make_planner.h"
 #include "runtime/cost/pass_limits.h"
 #include "runtime/cost/profiler.h"
+#include "serving/measure_task.h"
 #include "serving/tenant_service.h"
 
 namespace itif::serving {
-namespace {
-
-class ProfileTask final : public execution::StageTask {
- public:
-  ProfileTask(runtime::Profiler& profiler, const std::atomic<bool>& cancelled)
-      : profiler_(profiler), cancelled_(cancelled) {}
-
-  bool step(device::Stream& stream) noexcept override {
-    if (cancelled_.load()) return false;
-    const bool more = profiler_.step(stream);
-    progress_.store(profiler_.progress(), std::memory_order_relaxed);
-    return more;
-  }
-  double progress() const { return progress_.load(std::memory_order_relaxed); }
-
- private:
-  runtime::Profiler& profiler_;
-  const std::atomic<bool>& cancelled_;
-  std::atomic<double> progress_{0};
-};
+Result<uint16_t> TenantService::number_of(const std::string& group) const {
+  for (uint16_t i = 0; i < stages_.size(); ++i)
+    if (stages_[i] && stages_[i]->name() == group) return i;
+  return fail(Code::kNotFound, fmt::format("there is no group '{}': itifctl group list", group));
+}
 
 // Names what changes a group's costs, besides the device and its libraries
 // (DeviceInfo::description).
-std::string profiled_as(const runtime::Group& group, const runtime::KindOptions& kinds,
-                        const device::Device& device) {
+std::string TenantService::profiled_as(const execution::GroupStage& stage) const {
+  const runtime::Group& group = stage.group();
+  const device::DeviceInfo& device = stage.device().info();
   const runtime::GroupOptions& options = group.options();
   return fmt::format(
       "{}, vocabulary {}, {} positions, {}, {}, {} tokens, {} requests, {} beams, "
       "{} tenants, {} per pass",
       model::signature(group.spec()), group.spec().vocab, group.spec().max_tokens(),
-      kinds.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
-      compute_name(device.info().compute), options.max_tokens, options.max_requests,
-      kinds.decoder.max_beams, options.max_tenants,
-      runtime::pass_limits(device.info(), group.gemms()).max_tenants);
-}
-
-}  // namespace
-
-Result<uint16_t> TenantService::number_of(const std::string& group) const {
-  for (uint16_t i = 0; i < stages_.size(); ++i)
-    if (stages_[i] && stages_[i]->name() == group) return i;
-  return fail(Code::kNotFound, fmt::format("there is no group '{}': itifctl group list", group));
+      kind_options_.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
+      compute_name(device.compute), options.max_tokens, options.max_requests,
+      kind_options_.decoder.max_beams, options.max_tenants,
+      runtime::pass_limits(device, group.gemms()).max_tenants);
 }
 
 void TenantService::expect_groups(std::map<std::string, control::GroupSettings> settings) {
@@ -98,7 +77,7 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
   const execution::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
-  const std::string backbone = profiled_as(stage.group(), kind_options_, stage.device());
+  const std::string backbone = profiled_as(stage);
   const std::string& device = stage.device().info().description;
   auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
   if (!read || read->device != device || read->backbone != backbone)
@@ -110,10 +89,9 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
   execution::GroupStage& stage = *stages_[group];
   runtime::Group& instance = stage.group();
-  runtime::Profiler profiler(stage.device(), clock_, instance.gemms(),
-                             profiled_as(instance, kind_options_, stage.device()),
+  runtime::Profiler profiler(stage.device(), clock_, instance.gemms(), profiled_as(stage),
                              runtime::profile_options(instance));
-  ProfileTask task(profiler, cancelled_);
+  MeasureTask task(profiler, cancelled_);
   stage.perform(task, [&] {
     if (progress && !cancelled_.load()) progress("profiling GEMMs", task.progress());
   });
@@ -163,7 +141,10 @@ Status TenantService::run_profile(const std::string& group, const control::Progr
     return fail(Code::kUnsupported,
                 fmt::format("the backbone of group '{}' has no GEMMs to profile", group));
   ITIF_TRY(measure_tables(number, progress));
-  return use_planner(number, std::string(layouts_[number].planner));
+  ITIF_TRY(use_planner(number, std::string(layouts_[number].planner)));
+  const bool divides_processors =
+      stages_[number]->device().info().division == device::Division::kProcessors;
+  return divides_processors && can_measure_knee(number) ? measure_knee(number, progress) : Status();
 }
 
 }  // namespace itif::serving

@@ -63,3 +63,39 @@ def test_an_unknown_division_is_refused(new_appliance):
     status, output = made.run_to_the_end()
     assert status == 1
     assert "device.shares: 'fair' is not one of: equal, tuned" in output
+
+
+def test_the_knee_is_measured_drawn_and_kept(tuned):
+    shown = groups(tuned)
+    name = shown["idle"]["name"]
+    with pytest.raises(CtlError, match=f"itifctl group knee {name} --measure"):
+        tuned.ctl("group", "knee", name)
+    with pytest.raises(CtlError, match="there is no group 'none'"):
+        tuned.ctl("group", "knee", "none", "--measure")
+    drawn = tuned.ctl("group", "knee", name, "--measure", "--plot").stdout
+    assert "8 requests of 64 tokens, requests/s" in drawn and "<- knee" in drawn and "####" in drawn
+    measured = tuned.ctl_json("group", "knee", name)
+    assert measured["threshold_percent"] == 10
+    for batch in measured["batches"]:
+        percents = [point["percent"] for point in batch["points"]]
+        assert percents == list(range(10, 101, 10)), batch
+        rates = [point["requests_per_s"] for point in batch["points"]]
+        # The host divides its time: a tenth of it brings much less than all of it.
+        assert 0 < rates[0] < 0.5 * rates[-1], batch
+        assert batch["knee_percent"] in percents
+    after = groups(tuned)
+    assert after["idle"]["share_percent"] == 30, "its share is as before"
+    (kept,) = (tuned.directory / "state" / "profiles").glob("knee-*.json")
+    tuned.kill()
+    tuned.start()
+    wait_until(lambda: len(groups(tuned)) == 2, "the tenants are restored", 30)
+    assert tuned.ctl_json("group", "knee", name) == measured, "kept over a restart"
+    tuned.kill()
+    kept.write_text("{\"version\": 1}")
+    tuned.start()
+    wait_until(lambda: len(groups(tuned)) == 2, "the tenants are restored", 30)
+    with pytest.raises(CtlError, match="has not been measured"):
+        tuned.ctl("group", "knee", name)
+    for wrong in ("0", "101", "much"):
+        with pytest.raises(CtlError, match="--threshold"):
+            tuned.ctl("group", "knee", name, "--threshold", wrong)

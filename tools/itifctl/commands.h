@@ -17,13 +17,14 @@ struct CommandLine {
 void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update, …
 // tenant versions, promote, rollback, remove
 void add_version_commands(CommandLine& line, CLI::App* tenants);
+void add_group_knee(CommandLine& line, CLI::App* groups);  // called by add_group_commands()
 void add_group_commands(CommandLine& line);   // group list, update, planner; profile show, run
 void add_figure_commands(CommandLine& line);  // stats, drops, device, health, events
 // tenant stages, bottleneck, trace. REQUIRES: add_tenant_commands() was called.
 void add_watch_commands(CommandLine& line);
-void add_drain_commands(CommandLine& line);   // drain, undrain
-void add_infer_command(CommandLine& line);    // infer
-void add_local_commands(CommandLine& line);   // keygen, config check, completion
+void add_drain_commands(CommandLine& line);  // drain, undrain
+void add_infer_command(CommandLine& line);   // infer
+void add_local_commands(CommandLine& line);  // keygen, config check, completion
 
 // Checks a duration like "25ms" while the command line is parsed; a mistake is then a usage error.
 CLI::Validator duration_text();

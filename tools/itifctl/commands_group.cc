@@ -351,6 +351,7 @@ void add_group_commands(CommandLine& line) {
   });
   add_group_update(line, group);
   add_group_planner(line, group);
+  add_group_knee(line, group);
   CLI::App* profile =
       line.app.add_subcommand("profile", "Costs of the GEMMs of a group's backbone on this device");
   profile->require_subcommand(1);

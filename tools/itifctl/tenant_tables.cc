@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "context.h"
 #include "table.h"
 
 namespace itif::ctl {

@@ -120,6 +120,12 @@ class FakeAppliance final : public Appliance, public Documents {
     calls.push_back("profile " + group);
     return {};
   }
+  Status measure_knee(const std::string& group, const Progress& progress) override {
+    calls.push_back("measure knee " + group);
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    if (progress) progress("measuring the knee", 0.5);
+    return {};
+  }
   Status leave_failed_device(const Progress&) override {
     calls.push_back("leave failed device");
     return {};
@@ -147,6 +153,24 @@ class FakeAppliance final : public Appliance, public Documents {
     return nlohmann::json{{"group", group},
                           {"planner", "auto"},
                           {"batches", {batch("packed", 2.25e6, 3.5e6), batch("turbo", 3e6, 2e6)}}};
+  }
+  Result<nlohmann::json> knee(const std::string& group,
+                              std::optional<uint64_t> threshold_percent) const override {
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    const auto batch = [](uint32_t requests, double knee_percent, double least, double most) {
+      return nlohmann::json{{"requests", requests},
+                            {"tokens", 64},
+                            {"knee_percent", knee_percent},
+                            {"points",
+                             {{{"percent", 50.0}, {"requests_per_s", least}},
+                              {{"percent", 100.0}, {"requests_per_s", most}}}}};
+    };
+    return nlohmann::json{{"group", group},
+                          {"device", "host bf16: …"},
+                          {"backbone", "bert-12x768-12-3072-gelu-1e-12, …"},
+                          {"threshold_percent", threshold_percent.value_or(10)},
+                          {"knee_percent", 100.0},
+                          {"batches", {batch(1, 50, 95, 100), batch(8, 100, 200, 400)}}};
   }
   Result<nlohmann::json> profile(const std::string& group) const override {
     if (group == "marian-512")

@@ -105,6 +105,17 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(planner, "2.000*")) << planner;
   EXPECT_FALSE(has(planner, "3.500*")) << planner;
   EXPECT_TRUE(has(good({"group", "planner", "marian-512"}), "no batch yet"));
+  const std::string knee = good({"group", "knee", "bert-768", "--measure"});
+  EXPECT_TRUE(has(knee, "95.0 *")) << knee;
+  EXPECT_TRUE(has(knee, "400.0 *")) << knee;
+  EXPECT_FALSE(has(knee, "200.0 *")) << knee;
+  EXPECT_TRUE(has(knee, "Knee of the group: 100 %")) << knee;
+  EXPECT_TRUE(has(knee, "at most 10 %")) << knee;
+  const std::string drawn = good({"group", "knee", "bert-768", "--plot", "--threshold", "5"});
+  EXPECT_TRUE(has(drawn, "1 request of 64 tokens, requests/s\n")) << drawn;
+  EXPECT_TRUE(has(drawn, "\n   50 % |" + std::string(48, '#') + " 95.0  <- knee\n")) << drawn;
+  EXPECT_TRUE(has(drawn, "\n   50 % |" + std::string(25, '#') + " 200.0\n")) << drawn;
+  EXPECT_TRUE(has(drawn, "at most 5 %")) << drawn;
   const std::string profile = good({"profile", "show", "bert-768"});
   EXPECT_TRUE(has(profile, "A GEMM of 2304 x 768")) << profile;
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;

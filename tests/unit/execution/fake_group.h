@@ -67,6 +67,14 @@ class FakeGroup final : public runtime::EncoderGroup {
   const model::TenantModel* model(uint32_t slot) const noexcept override {
     return slot < is_taken_.size() ? &model_ : nullptr;
   }
+  // ProfiledWork::launch_pass; called with the numbers of requests and tokens.
+  std::function<void(uint32_t, uint32_t)> on_pass;
+  ProfiledWork profiled_work() override {
+    if (!on_pass) return {};
+    return {.launch_pass = [this](device::Stream&, uint32_t requests, uint32_t tokens) {
+      on_pass(requests, tokens);
+    }};
+  }
   size_t buckets = 0;
   std::vector<size_t> warmed_up;  // graph buckets captured, by index
   size_t failing_bucket = SIZE_MAX;
@@ -179,6 +187,7 @@ class FakeDevice : public device::Device {
     return {};
   }
   void divide_time() { info_.division = device::Division::kTime; }
+  void divide_processors() { info_.division = device::Division::kProcessors; }
   int num_resets = 0;
   bool fails_reset = false;
   bool is_late = false;  // makes LateStreams

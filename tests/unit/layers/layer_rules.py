@@ -32,7 +32,7 @@ LAYERS = {
     "pipeline": ("base", "wire", "request", "tenant", "sched", "config", "telemetry", "device", "net"),
     "execution": ("base", "wire", "request", "slice", "telemetry", "device", "runtime", "pipeline"),
     "control": ("base", "tenant", "json"),
-    "serving": ("base", "wire", "tenant", "plan", "slice", "config", "telemetry", "device", "model",
+    "serving": ("base", "wire", "tenant", "plan", "slice", "config", "telemetry", "device", "json", "model",
                 "backbone", "runtime", "net", "pipeline", "execution", "control"),
     "client": ("base", "wire"),
     "sim": ("base", "wire", "tensor", "tenant", "request", "plan", "slice", "sched", "config", "telemetry", "kernels",

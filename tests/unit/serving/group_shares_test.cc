@@ -1,10 +1,20 @@
 // Shares of groups on a device that divides its time: set by control, equal, or tuned.
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
 
 #include "tenant_service_fixture.h"
 
 namespace itif::serving::test {
 namespace {
+
+struct ScratchDirectory {
+  ScratchDirectory() { mkdtemp(path.data()); }
+  ~ScratchDirectory() { std::filesystem::remove_all(path); }
+  std::string path = ::testing::TempDir() + "itif-shares-XXXXXX";
+};
 
 class GroupSharesTest : public TenantServiceTest {
  protected:
@@ -72,6 +82,50 @@ TEST_F(GroupSharesTest, TunedGroupsDivideWhatSetSharesLeave) {
   set("a", 0, 80);
   EXPECT_EQ(share("a").percent, 30);
   EXPECT_EQ(share("c").percent, 30);
+}
+
+// Passes take 5 ms on a share of 60 % or more, and 40 ms on a smaller one. A threshold of 100 %
+// leaves room for the noise of a busy machine.
+TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
+  const ScratchDirectory state;
+  config.control.state_dir = state.path;
+  config.device.shares = "tuned";
+  config.batching.overlap = "off";  // passes are timed by the clock
+  device.divide_processors();
+  remake();
+  tenant::Record a = settings(1), b = settings(2);
+  a.group = "a";
+  b.group = "b";
+  ASSERT_TRUE(admit(a));
+  ASSERT_TRUE(admit(b));
+  EXPECT_EQ(service->measure_knee("none", {}).error().code, Code::kNotFound);
+  EXPECT_EQ(service->measure_knee("a", {}).error().code, Code::kUnsupported) << "it has no passes";
+  EXPECT_EQ(service->knee("a").error().code, Code::kNotFound);
+  groups[0]->on_pass = [this](uint32_t, uint32_t) {
+    const bool is_slow = share("a").percent < 60;
+    std::this_thread::sleep_for(std::chrono::milliseconds(is_slow ? 40 : 5));
+  };
+  std::vector<double> fractions;
+  ASSERT_TRUE(service->measure_knee("a", [&](const std::string& stage, double fraction) {
+    EXPECT_EQ(stage, "measuring the knee");
+    fractions.push_back(fraction);
+  }));
+  EXPECT_FALSE(fractions.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(fractions));
+  const auto knee = service->knee("a");
+  ASSERT_TRUE(knee) << knee.error().message;
+  EXPECT_EQ((*knee)->knee_percent(1.0), 60);
+  const double bound = std::min(70.0, (*knee)->knee_percent());  // b asks for 30 %
+  EXPECT_GT(share("a").demand, 0) << "the group is tuned again";
+  EXPECT_NEAR(share("a").percent, bound, 1e-9) << "it starts at its knee";
+  EXPECT_EQ(service->set_share("a", 80).value(), 0u) << "the setting has not changed";
+  ASSERT_TRUE(service->set_share("a", 0));
+  ASSERT_TRUE(service->remove(1, kLong));
+  EXPECT_EQ(service->knee("a").error().code, Code::kNotFound) << "there is no such group";
+  ASSERT_TRUE(admit(a));
+  EXPECT_EQ(service->knee("a").value()->knee_percent(1.0), 60) << "kept";
+  EXPECT_NEAR(share("a").percent, bound, 1e-9) << "it starts at its kept knee";
+  EXPECT_EQ(service->knee("b").error().code, Code::kNotFound);
 }
 
 TEST_F(GroupSharesTest, ADeviceThatDoesNotDivideItsTimeRefusesShares) {

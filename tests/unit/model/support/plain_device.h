@@ -49,6 +49,8 @@ class PlainDevice final : public device::Device {
   // Sets the largest graph bucket in rows (DeviceInfo::max_bucket_rows) for groups that are created
   // later.
   void use_buckets_of(uint32_t rows) { info_.max_bucket_rows = rows; }
+  // Sets DeviceInfo::division. Streams ignore their shares.
+  void divide_by(device::Division division) { info_.division = division; }
   // The types of info() only: results stay f32.
   void claim_types(ComputeTypes types) { info_.compute = types; }
   void use_gemm_modes(std::vector<kernels::GemmMode> modes) { info_.gemm_modes = std::move(modes); }

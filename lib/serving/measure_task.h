@@ -1,0 +1,32 @@
+// A measurement of a group that its thread takes step by step between its batches.
+#pragma once
+
+#include <atomic>
+
+#include "execution/group_stage.h"
+
+namespace itif::serving {
+
+// `Meter` has bool step(Stream&), which returns false when done, and double progress().
+template <class Meter>
+class MeasureTask final : public execution::StageTask {
+ public:
+  // Both outlive the task. It ends early once `cancelled` is true.
+  MeasureTask(Meter& meter, const std::atomic<bool>& cancelled)
+      : meter_(meter), cancelled_(cancelled) {}
+
+  bool step(device::Stream& stream) noexcept override {
+    if (cancelled_.load()) return false;
+    const bool more = meter_.step(stream);
+    progress_.store(meter_.progress(), std::memory_order_relaxed);
+    return more;
+  }
+  double progress() const { return progress_.load(std::memory_order_relaxed); }  // any thread
+
+ private:
+  Meter& meter_;
+  const std::atomic<bool>& cancelled_;
+  std::atomic<double> progress_{0};
+};
+
+}  // namespace itif::serving

@@ -1,0 +1,35 @@
+// A group's throughput by its share of a device, measured for some batch sizes, and the knees that
+// follow from it. GSLICE's Figure 3 for one group.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "slice/knee.h"
+
+namespace itif::slice {
+
+// A batch size, with its throughput in requests per second by share, in ascending order of shares.
+struct BatchCurve {
+  uint32_t requests = 0;
+  uint32_t tokens = 0;  // of each request
+  std::vector<SharePoint> points = {};
+};
+
+struct KneeProfile {
+  // The gain of throughput that is worth no larger share; the paper calls it marginal.
+  static constexpr double kThreshold = 0.1;
+
+  // Names of the measured device and backbone, one line each. Curves of others are meaningless.
+  std::string device;
+  std::string backbone;
+  std::vector<BatchCurve> curves;  // by number of requests, ascending
+
+  // Returns the knee of the largest measured batch, which needs the most; 0: no curves.
+  double knee_percent(double threshold = kThreshold) const noexcept {
+    return curves.empty() ? 0 : slice::knee_percent(curves.back().points, threshold);
+  }
+};
+
+}  // namespace itif::slice
