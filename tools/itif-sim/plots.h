@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "report/figures.h"
+#include "report/figure.h"
 
 namespace itif::sim {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "report/figures.h"
+#include "report/figure.h"
 #include "sim/figures.h"
 
 namespace itif::sim {

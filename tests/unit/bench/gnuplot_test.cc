@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "report/figures.h"
+
 namespace itif::bench {
 namespace {
 

@@ -36,6 +36,29 @@ TEST(Results, ReadsTheOutputOfABench) {
   EXPECT_FALSE(results->rows[1].paper);
 }
 
+TEST(Results, ReadsTimeLines) {
+  const std::string lines =
+      R"(, "time_lines": [{"name": "figure-16", "title": "Two groups", "interval_s": 0.5, "series": [
+           {"name": "a", "share_percent": [30, 40], "sent_per_s": [1, 2], "answered_per_s": [3, 4],
+            "mean_ms": [5, 6], "batch_requests": [7, 8]}]}])";
+  const auto results = parse_results(document("", lines));
+  ASSERT_TRUE(results) << results.error().message;
+  ASSERT_EQ(results->time_lines.size(), 1u);
+  const TimeLine& line = results->time_lines[0];
+  EXPECT_EQ(line.name, "figure-16");
+  EXPECT_EQ(line.title, "Two groups");
+  EXPECT_EQ(line.interval_s, 0.5);
+  ASSERT_EQ(line.series.size(), 1u);
+  ASSERT_EQ(line.series[0].intervals.size(), 2u);
+  const TimeLine::Interval& last = line.series[0].intervals[1];
+  EXPECT_EQ(last.share_percent, 40);
+  EXPECT_EQ(last.sent_per_s, 2);
+  EXPECT_EQ(last.answered_per_s, 4);
+  EXPECT_EQ(last.mean_ms, 6);
+  EXPECT_EQ(last.batch_requests, 8);
+  EXPECT_FALSE(parse_results(document("", R"(, "time_lines": [{"name": "figure-16"}])")));
+}
+
 TEST(Results, RefusesMalformedOutput) {
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[]"), std::string("{\"bench\": \"b\"}"),

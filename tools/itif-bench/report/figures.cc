@@ -3,46 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+
+#include "report/gslice_figures.h"
+#include "report/panels.h"
+#include "report/time_line_figure.h"
 
 namespace itif::bench {
 namespace {
-
-// The point of a row in a figure.
-struct Point {
-  std::string x, series;
-};
-using Placing =
-    std::function<std::optional<Point>(const std::vector<std::string>& parts, const Row& row)>;
-
-void put(Panel& panel, const Point& point, double y) {
-  const auto series = std::ranges::find(panel.series, point.series);
-  const auto column = static_cast<size_t>(series - panel.series.begin());
-  if (series == panel.series.end()) panel.series.push_back(point.series);
-  auto line = std::ranges::find(panel.lines, point.x, &Panel::Line::x);
-  if (line == panel.lines.end()) {
-    panel.lines.push_back({.x = point.x, .y = {}});
-    line = panel.lines.end() - 1;
-  }
-  if (line->y.size() <= column) line->y.resize(column + 1);
-  line->y[column] = y;
-}
-
-// Adds the rows with `unit` for which `placing` returns a point, and their limits as a further
-// series.
-Panel panel_of(const Results& results, Panel panel, const std::string& unit,
-               const Placing& placing) {
-  for (const Row& row : results.rows) {
-    if (row.unit != unit) continue;
-    const auto point = placing(parts_of(row.name), row);
-    if (!point) continue;
-    put(panel, *point, row.value);
-    if (row.limit && !results.limit_name.empty())
-      put(panel, {point->x, results.limit_name}, *row.limit);
-  }
-  for (Panel::Line& line : panel.lines) line.y.resize(panel.series.size());
-  return panel;
-}
 
 // part: "4 tenants", word: "tenants" → "4"; empty if `part` differs.
 std::string number_before(const std::string& part, const std::string& word) {
@@ -63,26 +30,6 @@ std::string words_of(const std::string& part) {
 std::string digits_of(std::string part) {
   std::erase_if(part, [](char c) { return c < '0' || c > '9'; });
   return part;
-}
-
-std::vector<std::string> distinct(const Results& results,
-                                  const std::function<std::string(const Row&)>& key) {
-  std::vector<std::string> all;
-  for (const Row& row : results.rows)
-    if (std::string one = key(row); !one.empty() && std::ranges::find(all, one) == all.end())
-      all.push_back(std::move(one));
-  return all;
-}
-std::vector<std::string> dtypes(const Results& results) {
-  return distinct(results, [](const Row& row) {
-    const std::string last = parts_of(row.name).back();
-    return last == "f32" || last == "bf16" ? last : std::string();
-  });
-}
-
-void add(std::vector<Figure>& figures, Figure figure) {
-  std::erase_if(figure.panels, [](const Panel& panel) { return panel.lines.empty(); });
-  if (!figure.panels.empty()) figures.push_back(std::move(figure));
 }
 
 // Speed-ups of one instance (itif, packed) over each baseline with four tenants: ours and, if
@@ -259,6 +206,9 @@ std::vector<Figure> make_figures(std::span<const Results> all) {
     if (results.bench == "scaling") scaling(results, figures);
     if (results.bench == "mixed") mixed(results, figures);
     if (results.bench == "operators") operators(results, figures);
+    gslice_figures(results, figures);
+    for (const TimeLine& line : results.time_lines)
+      figures.push_back(time_line_figure(line, results.bench));
   }
   return figures;
 }

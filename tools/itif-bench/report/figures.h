@@ -1,36 +1,13 @@
-// Figures of the thesis, and further ones, from the rows of a run of the benches.
+// Figures of the thesis and of GSLICE, and further ones, from the rows of a run of the benches.
 #pragma once
 
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "report/figure.h"
 #include "report/results.h"
 
 namespace itif::bench {
-
-// One pair of axes: the y of each series at each x.
-struct Panel {
-  enum class Kind { kLines, kBars };
-  enum class Scale { kLog2, kLinear };
-  struct Line {
-    std::string x;                         // a number, or the label of a group of bars
-    std::vector<std::optional<double>> y;  // by series
-  };
-  std::string title = {}, x_label = {}, y_label = {};
-  Kind kind = Kind::kLines;
-  Scale x_scale = Scale::kLog2;  // of lines
-  std::vector<std::string> series = {};
-  std::vector<Line> lines = {};
-};
-
-struct Figure {
-  std::string name;   // base name of its files: "figure-5.1-bf16"
-  std::string title;  // "Figure 5.1: …"
-  std::string bench;  // shows rows of this bench
-  std::vector<Panel> panels = {};
-};
 
 // Makes the figures for each element type that was measured. Omits panels and figures without rows.
 std::vector<Figure> make_figures(std::span<const Results> all);

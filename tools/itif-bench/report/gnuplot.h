@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "report/figures.h"
+#include "report/figure.h"
 
 namespace itif::bench {
 

@@ -10,6 +10,25 @@
 #include "report/write_text.h"
 
 namespace itif::bench {
+namespace {
+
+nlohmann::ordered_json json_of(const TimeLine& line) {
+  nlohmann::ordered_json all = {{"name", line.name},
+                                {"title", line.title},
+                                {"interval_s", line.interval_s},
+                                {"series", nlohmann::ordered_json::array()}};
+  for (const TimeLine::Series& series : line.series) {
+    nlohmann::ordered_json entry = {{"name", series.name}};
+    for (const auto& [field, value] : kTimeLineFields) {
+      nlohmann::ordered_json& values = entry[field] = nlohmann::ordered_json::array();
+      for (const TimeLine::Interval& interval : series.intervals) values.push_back(interval.*value);
+    }
+    all["series"].push_back(std::move(entry));
+  }
+  return all;
+}
+
+}  // namespace
 
 void Report::add_device(const std::string& device) {
   device_ += (device_.empty() ? "" : "; ") + device;
@@ -23,10 +42,21 @@ void Report::add(Row row) {
              100 * row.spread);
   fmt::print(" {:>12}", row.limit ? fmt::format("{:.3f}", *row.limit) : "");
   fmt::print(" {:>7}", row.ratio ? fmt::format("{:.2f}", *row.ratio) : "");
-  if (row.paper) fmt::print("  thesis {:g}", *row.paper);
+  if (row.paper) fmt::print("  paper {:g}", *row.paper);
   fmt::print("\n");
   std::fflush(stdout);
   rows_.push_back(std::move(row));
+  keep();
+}
+
+void Report::add(TimeLine line) {
+  fmt::print("{}: time line of {} series\n", line.title, line.series.size());
+  std::fflush(stdout);
+  time_lines_.push_back(std::move(line));
+  keep();
+}
+
+void Report::keep() const {
   if (!path_.empty()) (void)write_text(path_, json() + "\n");  // finish() reports an error
 }
 
@@ -67,6 +97,7 @@ std::string Report::json() const {
     if (row.paper) entry["paper"] = *row.paper;
     document["rows"].push_back(std::move(entry));
   }
+  for (const TimeLine& line : time_lines_) document["time_lines"].push_back(json_of(line));
   return document.dump(2);
 }
 

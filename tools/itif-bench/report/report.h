@@ -3,7 +3,11 @@
 //   {"bench": "encoder", "commit": "…", "machine": {…}, "device": "…",
 //    "limit_name": "floor", "notes": ["skipped …"], "error": "why it ended early",
 //    "rows": [{"case": "1x128", "mode": "bf16", "value": 52.1, "unit": "ms", "limit": 50.2,
-//              "ratio": 1.04}]}
+//              "ratio": 1.04}],
+//    "time_lines": [{"name": "figure-16", "title": "…", "interval_s": 0.5,
+//                    "series": [{"name": "vit-base", "share_percent": [30, …], "sent_per_s": […],
+//                                "answered_per_s": […], "mean_ms": […],
+//                                "batch_requests": […]}]}]}
 #pragma once
 
 #include <optional>
@@ -11,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "report/time_line.h"
 
 namespace itif::bench {
 
@@ -25,7 +30,7 @@ struct Row {
   double limit_spread = 0;  // as spread
   // value / limit: 1 is best; times are above 1, rates below.
   std::optional<double> ratio = {};
-  std::optional<double> paper = {};  // the thesis's figure, on its machine
+  std::optional<double> paper = {};  // the figure of the thesis or the paper, on its machine
 };
 
 class Report {
@@ -38,6 +43,8 @@ class Report {
   void add_device(const std::string& device);
   // Prints the row immediately; the first call prints the heading, too.
   void add(Row row);
+  // Adds a measurement over time, for the figures of a report.
+  void add(TimeLine line);
   // Adds a line between rows.
   void note(const std::string& text);
   // Marks the bench as failed. Rows measured until then are still written.
@@ -51,11 +58,13 @@ class Report {
 
  private:
   std::string json() const;
+  void keep() const;
 
   std::string bench_, limit_name_, device_, error_, path_;
   bool is_complete_ = false;
   std::vector<std::string> notes_;
   std::vector<Row> rows_;
+  std::vector<TimeLine> time_lines_;
 };
 
 }  // namespace itif::bench

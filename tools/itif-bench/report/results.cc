@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -30,6 +31,23 @@ Row row_of(const json& row) {
           .paper = number(row, "paper")};
 }
 
+// Errors: json::exception.
+TimeLine time_line_of(const json& document) {
+  TimeLine line = {.name = document.at("name"),
+                   .title = document.at("title"),
+                   .interval_s = document.at("interval_s")};
+  for (const json& entry : document.at("series")) {
+    TimeLine::Series series = {.name = entry.at("name")};
+    for (const auto& [field, value] : kTimeLineFields) {
+      const auto values = entry.at(field).get<std::vector<double>>();
+      series.intervals.resize(std::max(series.intervals.size(), values.size()));
+      for (size_t i = 0; i < values.size(); ++i) series.intervals[i].*value = values[i];
+    }
+    line.series.push_back(std::move(series));
+  }
+  return line;
+}
+
 }  // namespace
 
 Result<Results> parse_results(std::string_view text) {
@@ -47,6 +65,9 @@ Result<Results> parse_results(std::string_view text) {
                     .limit_name = document.value("limit_name", std::string()),
                     .notes = document.value("notes", std::vector<std::string>())};
     for (const json& row : document.at("rows")) results.rows.push_back(row_of(row));
+    if (document.contains("time_lines"))
+      for (const json& line : document.at("time_lines"))
+        results.time_lines.push_back(time_line_of(line));
     return results;
   } catch (const json::exception& error) {
     return fail(Code::kCorrupt, fmt::format("not a result file of itif-bench: {}", error.what()));

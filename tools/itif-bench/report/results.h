@@ -18,6 +18,7 @@ struct Results {
   std::string commit = {}, machine = {}, device = {}, limit_name = {};
   std::vector<std::string> notes = {};
   std::vector<Row> rows = {};
+  std::vector<TimeLine> time_lines = {};
 };
 
 // Errors: kCorrupt, not a bench's JSON object; the message names the field.
