@@ -21,7 +21,7 @@ namespace itif::bench {
 namespace {
 
 std::vector<std::string> arguments_of(const BenchOptions& options, bool attends = true,
-                                      bool chooses_fusion = true) {
+                                      bool chooses_fusion = true, bool runs_for_seconds = true) {
   std::vector<std::string> arguments;
   if (options.quick) arguments.emplace_back("--quick");
   if (options.threads != 0) {
@@ -41,6 +41,10 @@ std::vector<std::string> arguments_of(const BenchOptions& options, bool attends 
   if (options.fusion != "fused" && chooses_fusion) {
     arguments.emplace_back("--fidelity");
     arguments.push_back(options.fusion);
+  }
+  if (options.seconds > 0 && runs_for_seconds) {
+    arguments.emplace_back("--seconds");
+    arguments.push_back(fmt::format("{:g}", options.seconds));
   }
   for (const std::string& name : options.cases) {
     arguments.emplace_back("--case");
@@ -81,7 +85,8 @@ Results run_bench(const Bench& bench, const BenchOptions& options, const std::st
   const std::string path = fmt::format("{}/{}.json", directory, bench.name);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);  // from an earlier run
-  std::vector<std::string> arguments = arguments_of(options, bench.attends, bench.chooses_fusion);
+  std::vector<std::string> arguments =
+      arguments_of(options, bench.attends, bench.chooses_fusion, bench.runs_for_seconds);
   arguments.insert(arguments.begin(), {bench.name, "--json", path});
   const uint64_t before_ns = clock.now_ns();
   const std::string ended = run_self(std::move(arguments));

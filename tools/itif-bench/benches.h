@@ -20,10 +20,12 @@ struct BenchOptions {
   std::vector<std::string> dtypes;  // types that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
   std::string fusion = "fused";     // fusion mode, for benches with Bench::chooses_fusion
+  double seconds = 0;  // of each run, for benches with Bench::runs_for_seconds; 0: their default
 
   Effort effort() const {
     return quick ? Effort{.seconds = 0.6, .least = 5, .most = 500} : Effort{};
   }
+  double run_seconds() const { return seconds > 0 ? seconds : quick ? 0.6 : 4; }
   // REQUIRES: fusion is "fused" or "thesis".
   backbone::FusionMode fusion_mode() const { return backbone::parse_fusion_mode(fusion).value(); }
   bool wants(const std::string& name) const {
@@ -39,8 +41,9 @@ struct Bench {
   const char* description;
   const char* limit_name;  // names the limit of its rows
   Status (*run)(const BenchOptions& options, Report& report);
-  bool attends = true;          // launches kernels::Attention, so that --attention matters
-  bool chooses_fusion = false;  // --fidelity sets the fusion mode of its forward passes
+  bool attends = true;            // launches kernels::Attention, so that --attention matters
+  bool chooses_fusion = false;    // --fidelity sets the fusion mode of its forward passes
+  bool runs_for_seconds = false;  // --seconds sets the measured time of its runs
 };
 
 // GEMMs through the library alone and through the device, in GFLOP/s.
@@ -77,6 +80,13 @@ Status bench_slots(const BenchOptions& options, Report& report);
 Status bench_cleaning(const BenchOptions& options, Report& report);
 // Load time, memory and tokens/s of tenants that share weights (GSLICE's Table 1).
 Status bench_sharing(const BenchOptions& options, Report& report);
+// One to four groups of unlike weight, with and without batches by objective and shares of the
+// device (GSLICE's Figures 8 to 10, 15 and 16, Tables 2 and 3).
+Status bench_slices(const BenchOptions& options, Report& report);
+// Controls of the batch size under objectives (GSLICE's Figures 12c and 14).
+Status bench_slab(const BenchOptions& options, Report& report);
+// Gains by overlapping, zero copy and batching (GSLICE's Figures 12a and 12b).
+Status bench_components(const BenchOptions& options, Report& report);
 // Tokens/s of LoRA adapters over one base, against the base's.
 Status bench_lora(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.

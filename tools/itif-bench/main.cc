@@ -27,6 +27,7 @@ using namespace itif;
 // For benches without kernels::Attention; a decoder's steps use cached attention.
 constexpr bool kNoAttention = false, kAttention = true;
 constexpr bool kChoosesFusion = true;
+constexpr bool kRunsForSeconds = true;
 constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of that rate)",
      "bare", bench::bench_gemm, kNoAttention},
@@ -40,8 +41,10 @@ constexpr bench::Bench kBenches[] = {
      "Tables 5.3 and 5.4, Figure 5.5, and each operator against a copy of the same size "
      "(attention, Q/K/V: against GEMMs)",
      "limit", bench::bench_operators},
-    {"gather", "token ids and pixels from packets, against a copy of the same size", "copy",
-     bench::bench_gather, kNoAttention},
+    {"gather",
+     "token ids and pixels from packets, in place and copied first, against a copy of the same "
+     "size",
+     "copy", bench::bench_gather, kNoAttention},
     {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
      bench::bench_tenants},
     {"decoder",
@@ -63,9 +66,19 @@ constexpr bench::Bench kBenches[] = {
      "K/V memory given back by batch, slot or sequence",
      "limit", bench::bench_cleaning, kNoAttention},
     {"sharing",
-     "GSLICE's Table 1: size, load time, memory and number of tenants, with copies of their own and "
+     "GSLICE's Table 1: size, load time, memory and number of tenants, with copies of their own "
+     "and "
      "with shared weights",
      "alone", bench::bench_sharing},
+    {"slices",
+     "GSLICE's Figures 8 to 10, 15 and 16, Tables 2 and 3: one to four groups, by batch control "
+     "and "
+     "shares of the device",
+     "", bench::bench_slices, kAttention, !kChoosesFusion, kRunsForSeconds},
+    {"slab", "GSLICE's Figures 12c and 14: slab, aimd and fixed batches under latency objectives",
+     "", bench::bench_slab, kAttention, !kChoosesFusion, kRunsForSeconds},
+    {"components", "GSLICE's Figures 12a and 12b: what overlapping, zero copy and batching bring",
+     "", bench::bench_components, kAttention, !kChoosesFusion, kRunsForSeconds},
     {"lora", "tokens/s of 1 to 512 LoRA adapters in one batch, against their base's", "base",
      bench::bench_lora},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
@@ -92,8 +105,8 @@ void refuse(CLI::Option* option, const std::string& why) {
   option->group("")->check([why](const std::string&) { return why; });
 }
 
-void add_options(CLI::App& command, bench::BenchOptions& options, bool attends,
-                 bool chooses_fusion) {
+void add_options(CLI::App& command, bench::BenchOptions& options, bool attends, bool chooses_fusion,
+                 bool runs_for_seconds) {
   command.add_flag("--quick", options.quick, "fewer repetitions and smaller cases");
   command.add_option("--threads", options.threads, "CPU threads; default: all CPUs")
       ->check(CLI::Range(1u, 1024u));
@@ -127,6 +140,17 @@ void add_options(CLI::App& command, bench::BenchOptions& options, bool attends,
     refuse(fusion, fmt::format("{} has the fusion mode that each of its rows needs; --fidelity is "
                                "for {}",
                                command.get_name(), names_of(&bench::Bench::chooses_fusion)));
+  CLI::Option* const seconds =
+      command
+          .add_option("--seconds", options.seconds,
+                      "measured time of each run; default: 4, or 0.6 with --quick")
+          ->check(CLI::Range(0.1, 3600.0))
+          ->check([](const std::string& text) {  // Range accepts nan
+            return text.find_first_not_of("0123456789.") == text.npos ? "" : "wants a number";
+          });
+  if (!runs_for_seconds)
+    refuse(seconds, fmt::format("{} repeats its cases until they are settled; --seconds is for {}",
+                                command.get_name(), names_of(&bench::Bench::runs_for_seconds)));
   command.add_option("--case", options.cases, "only the case of this name; may be repeated");
 }
 
@@ -174,7 +198,8 @@ int main(int argc, char** argv) {
       "Example: itif-bench encoder --quick --json encoder.json\n"
       "--attention is for the benches " +
       names_of(&bench::Bench::attends) + "; --fidelity for " +
-      names_of(&bench::Bench::chooses_fusion) + "."};
+      names_of(&bench::Bench::chooses_fusion) + "; --seconds for " +
+      names_of(&bench::Bench::runs_for_seconds) + "."};
   bench::BenchOptions options;
   options.dtypes = {"f32", "bf16"};
   std::string json_path;
@@ -184,12 +209,12 @@ int main(int argc, char** argv) {
   for (const bench::Bench& which : kBenches) {
     names.emplace_back(which.name);
     CLI::App* command = app.add_subcommand(which.name, which.description);
-    add_options(*command, options, which.attends, which.chooses_fusion);
+    add_options(*command, options, which.attends, which.chooses_fusion, which.runs_for_seconds);
     command->add_option("--json", json_path, "also write the results to this file");
   }
   CLI::App* every = app.add_subcommand(
       "all", "every bench, and a report that compares them with the thesis's figures, with plots");
-  add_options(*every, options, true, true);
+  add_options(*every, options, true, true, true);
   every->add_option("--out", all.directory, "folder for report.md, plots and a JSON file per bench")
       ->required();
   every->add_option("--only", all.only, "run only these benches")

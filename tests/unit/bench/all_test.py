@@ -43,6 +43,39 @@ def killed_whole(program, out):
     return False
 
 
+def gslice(program, out):
+    """Checks of the benches of GSLICE's figures, with tiny models and runs."""
+    done = run(program, out, "--only", "slices,slab,components", "--threads", "1", "--seconds", "0.3", "--case", "C1", "--case", "figure 16",
+               "--case", "objective, 25 ms, f32", "--case", "convergence, 25 ms", "--case", "bert-mini, f32")
+    if done.returncode != 0:
+        return [("the benches of GSLICE's figures run", False, done.stdout + done.stderr)]
+    report = (out / "report.md").read_text()
+    slices, slab, components = (json.loads((out / f"{name}.json").read_text()) for name in ("slices", "slab", "components"))
+    modes = ["default", "slab", "equal slices", "tuned slices"]
+    rates = {row["mode"]: row["value"] for row in slices["rows"]
+             if row["case"] == "C1, all groups, f32" and row["unit"] == "answers/s"}
+    stated = {row["mode"]: row["paper"] for row in slices["rows"] if row["unit"] == "times" and "paper" in row}
+    shares = {row["case"]: row["value"] for row in slices["rows"] if row["unit"] == "% of the device"}
+    late = [row["mode"] for row in slab["rows"] if row["case"].startswith("objective") and row["unit"] == "% late"]
+    converged = {(row["case"], row["mode"]) for row in slab["rows"] if row["case"].startswith("convergence") and row["value"] > 0}
+    (line,) = slab["time_lines"]
+    gains = [row["mode"] for row in components["rows"] if row["unit"] == "times"]
+    return [
+        ("slices: every mode serves, beside the paper's ratios",
+         list(rates) == modes and all(rate > 0 for rate in rates.values())
+         and abs(stated.get("GUE, slab / default", 0) - 2.087) < 1e-9 and len(stated) == 3, str(slices["rows"])),
+        ("slices: two groups divide the device", len(shares) == 2 and 2 <= sum(shares.values()) <= 100.001, str(shares)),
+        ("slices: a time line in the results and in the report",
+         [one["name"] for one in slices["time_lines"]] == ["figure-16"] and "Figure 16" in report
+         and (out / "figure-16.gp").exists() and (out / "figures-8-10-f32.gp").exists(), report),
+        ("slab: late answers under each control", late == ["slab", "aimd", "fixed"], str(slab["rows"])),
+        ("slab: each control converges after three kinds of steps", len(converged) == 6, str(slab["rows"])),
+        ("slab: a time line of batches", [one["name"] for one in line["series"]] == ["slab", "aimd"]
+         and all(max(one["batch_requests"]) > 0 for one in line["series"]) and (out / "figure-14-f32.gp").exists(), str(line)),
+        ("components: each alone, and all", gains == [f"{name} / none" for name in ("streams", "zero copy", "batching", "all")]
+         and (out / "figure-12ab-f32.gp").exists(), str(components["rows"]))]
+
+
 def main(program):
     results = []
     # Selects one row of gemm and none of gemm-choice.
@@ -82,6 +115,9 @@ def main(program):
                 ("--json with a directory", ("gemm", "--quick", "--case", "1x768x768", "--json", folder), folder),
                 ("no bench", (), "batching"), ("an unknown bench", ("gem",), "gemm, gemm-choice"),
                 ("an unknown option", ("gemm", "--fast"), "--fast"),
+                ("--seconds without runs of seconds", ("gemm", "--seconds", "1"), "--seconds is for slices, slab, components"),
+                ("runs of no time", ("slab", "--seconds", "0"), "--seconds"),
+                ("runs of a time that is no number", ("slab", "--seconds", "nan"), "--seconds"),
                 ("--attention without attention", ("gemm", "--attention", "cudnn"), "--attention is for encoder, operators, "),
                 ("--fidelity where each mode has its own", ("tenants", "--fidelity", "thesis"), "--fidelity is for encoder, "),
                 ("--attention with thesis", ("encoder", "--attention", "cudnn", "--fidelity", "thesis"), "its own attention")):
@@ -135,6 +171,8 @@ def main(program):
         results.append(("modes name the same device as other benches, and have a limit",
                         batching["device"] == gemm["device"] and batching["device"].startswith("f32 on ")
                         and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
+
+        results += gslice(program, Path(folder, "gslice"))
 
         done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",
                    environment={**os.environ, "PATH": folder})

@@ -1,0 +1,115 @@
+// itif-bench components: GSLICE's Figures 12a and 12b on this device: what each of its components
+// brings alone, and all together. Their counterparts here:
+//
+// - streams: batching.overlap, by which a group prepares a batch while another computes;
+// - zero copy: a batch gathers its inputs from packet buffers. Without it, payloads are first
+//   copied to contiguous memory, as by a stack that receives into buffers of its own. The bench
+//   `gather` measures the gather alone;
+// - batching: slab. Without it, a batch has one request.
+//
+// The clients are in this process, so the copy of the network's own stack is not part of it.
+#include <fmt/format.h>
+
+#include "benches.h"
+#include "workload/gslice_models.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kComponentsInFlight = 16;
+
+struct Component {
+  const char* name;
+  bool overlaps, is_zero_copy, batches;
+};
+constexpr Component kComponents[] = {{"none", false, false, false},
+                                     {"streams", true, false, false},
+                                     {"zero copy", false, true, false},
+                                     {"batching", false, false, true},
+                                     {"all", true, true, true}};
+
+// Gains in throughput that the paper's text states; 0: only in its plot.
+struct ComponentsOf {
+  GsliceModel model;
+  double streams, zero_copy;
+};
+constexpr ComponentsOf kComponentsOf[] = {
+    {kAlexnet, 1.39, 540.0 / 460}, {kResNet, 1.66, 0}, {kVgg, 0, 0}};
+
+std::optional<double> stated_gain_of(const ComponentsOf& of, const Component& component) {
+  double gain = 0;
+  if (component.overlaps && !component.batches) gain = of.streams;
+  if (component.is_zero_copy && !component.batches) gain = of.zero_copy;
+  return gain > 0 ? std::optional(gain) : std::nullopt;
+}
+
+Result<GroupResult> run_component(const BenchOptions& options, device::Device& device,
+                                  const std::string& dtype, const ServedModel& model,
+                                  const Component& component) {
+  ITIF_ASSIGN(const auto groups, ServedGroups::make(options, device, dtype, Sharing::kNone));
+  Batching batching = {.overlaps = component.overlaps};
+  if (!component.batches) {
+    batching.control = sched::BatchControlKind::kFixed;
+    batching.max_requests = 1;
+  }
+  ITIF_ASSIGN(const size_t group, groups->add(model, batching,
+                                              {.in_flight = kComponentsInFlight,
+                                               .slo_ns = objective_of(model.alone_ns),
+                                               .copies_payload = !component.is_zero_copy}));
+  groups->begin(group);
+  const double seconds = options.run_seconds();
+  ITIF_ASSIGN(const auto results, measure_groups(*groups, {model.name}, seconds / 4, seconds));
+  return results.front();
+}
+
+Status run_components(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                      ServedModels& models, const ComponentsOf& of, Report& report) {
+  const std::string name = fmt::format("{}, {}", of.model.name(options), dtype);
+  if (!options.wants(name) && !options.wants(of.model.name(options))) return {};
+  ITIF_ASSIGN(const ServedModel* model, models.get(of.model.name(options), options, device, dtype));
+  Samples base;
+  for (const Component& component : kComponents) {
+    ITIF_ASSIGN(const GroupResult result, run_component(options, device, dtype, *model, component));
+    report.add({.name = name,
+                .mode = component.name,
+                .value = result.per_s.median(),
+                .unit = "answers/s",
+                .spread = result.per_s.spread()});
+    for (const auto& [value, unit] : {std::pair{result.execute_ms, "batch ms"},
+                                      {result.p50_ms, "p50 ms"},
+                                      {result.p99_ms, "p99 ms"}})
+      report.add({.name = name, .mode = component.name, .value = value, .unit = unit});
+    if (&component == &kComponents[0]) {
+      base = result.per_s;
+      continue;
+    }
+    report.add({.name = name,
+                .mode = fmt::format("{} / none", component.name),
+                .value = paired_ratios(result.per_s, base).median(),
+                .unit = "times",
+                .paper = stated_gain_of(of, component)});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status bench_components(const BenchOptions& options, Report& report) {
+  report.note(fmt::format(
+      "{} requests in flight, texts of {} tokens; objectives of 25 ms, or four times the time of "
+      "a request alone if that is more. minilm-l6, vit-base and albert-large take the place of "
+      "Alexnet, ResNet-50 and VGG-19",
+      kComponentsInFlight, kGsliceTokens));
+  report.note(
+      "streams are batching.overlap, zero copy is the gather from packet buffers, batching is "
+      "slab; the clients are in this process, without a network");
+  return on_best_type(options, report,
+                      [&](device::Device& device, const std::string& dtype) -> Status {
+                        ITIF_ASSIGN(ServedModels models, ServedModels::make(kGsliceTokens));
+                        for (const ComponentsOf& of : kComponentsOf)
+                          ITIF_TRY(run_components(options, device, dtype, models, of, report));
+                        return {};
+                      });
+}
+
+}  // namespace itif::bench
