@@ -19,6 +19,8 @@ namespace {
 constexpr uint32_t kMaxReturned = 8192;         // requests of all groups
 constexpr uint64_t kLongestRestNs = 1'000'000;  // of the clients' thread
 constexpr uint32_t kNumLabels = 100;  // of images: enough to compare answers by their cosine
+// Controls start with batches of all that waits, and take about this many to find their size.
+constexpr size_t kLeastBatches = 6;
 constexpr uint64_t kAloneNs = 200'000'000, kLeastAlone = 3;
 constexpr uint64_t kLongestCheckNs = 120'000'000'000;
 
@@ -141,7 +143,8 @@ Status ServedGroups::warm_up(uint64_t ns) {
   run_for(ns);
   run_until(kSystemClock.now_ns() + kLongestCheckNs, [this] {
     return std::ranges::all_of(groups_, [](const Group& group) {
-      return !group.is_active || group.load->all_answered() || !group.load->difference().empty();
+      return !group.is_active || !group.load->difference().empty() ||
+             (group.load->all_answered() && group.load->batches().size() >= kLeastBatches);
     });
   });
   return check();

@@ -67,8 +67,9 @@ class ServedGroups {
   void run_for(uint64_t ns);
   // Serves for some time, and until each active group has given an answer.
   void run_until_each_answers(uint64_t ns);
-  // Serves for some time, and until every question to the active groups has been answered. Errors:
-  // kInternal, an answer differs from the group's answer alone, or a request was refused.
+  // Serves for some time, until every question to the active groups has been answered, and until
+  // batch control has seen a few batches. Errors: kInternal, an answer differs from the group's
+  // answer alone, or a request was refused.
   Status warm_up(uint64_t ns);
   // As warm_up()'s errors, now.
   Status check() const;
