@@ -42,8 +42,24 @@ size_t mem_available_bytes() {
   return std::numeric_limits<size_t>::max();
 }
 
-// Allocates the pages of a mapping. Returns 0 or errno: ENOMEM if a limit does not allow it.
-int populate(std::byte* data, size_t bytes) {
+// Memory is allocated and freed in pieces. Meanwhile the kernel holds a lock of the process, which
+// other threads may need, and it does not interrupt itself within a piece on some kernels.
+constexpr size_t kPieceBytes = 2 * kHugePageBytes;
+
+template <class Work>
+void for_each_piece(std::byte* data, size_t bytes, const Work& work) {
+  for (size_t at = 0; at < bytes; at += kPieceBytes)
+    work(data + at, std::min(kPieceBytes, bytes - at));
+}
+
+// Frees the pages of a mapping, which then reads as zero.
+void discard(std::byte* data, size_t bytes) {
+  for_each_piece(data, bytes,
+                 [](std::byte* at, size_t size) { (void)madvise(at, size, MADV_DONTNEED); });
+}
+
+// Allocates the pages of a piece. Returns 0 or errno: ENOMEM if a limit does not allow it.
+int populate_piece(std::byte* data, size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
   while (madvise(data, bytes, kPopulateWrite) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
@@ -53,6 +69,15 @@ int populate(std::byte* data, size_t bytes) {
     return 0;
   }
   return 0;
+}
+
+// As populate_piece(), for a whole mapping.
+int populate(std::byte* data, size_t bytes) {
+  int error = 0;
+  for_each_piece(data, bytes, [&](std::byte* at, size_t size) {
+    if (error == 0) error = populate_piece(at, size);
+  });
+  return error;
 }
 
 std::byte* map(size_t bytes) {
@@ -70,6 +95,7 @@ class HostBuffer final : public Buffer {
     bytes_ = bytes;
   }
   ~HostBuffer() override {
+    discard(data_, mapped_bytes_);
     munmap(data_, mapped_bytes_);
     budget_->give_back(mapped_bytes_);
   }
@@ -119,8 +145,7 @@ class HostSlabMemory final : public SlabMemory {
   void release(uint32_t slot) override {
     const std::optional<uint32_t> place = places_.release(slot);
     if (!place) return;
-    // Reads as zero again.
-    madvise(slab_.base + *place * slab_.stride_bytes, slab_.stride_bytes, MADV_DONTNEED);
+    discard(slab_.base + *place * slab_.stride_bytes, slab_.stride_bytes);
     budget_->give_back(slab_.stride_bytes);
   }
 
