@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -63,19 +64,40 @@ std::optional<model::ContentId> content_of(const model::ContentKey& key,
 
 class Tokenizers {
  public:
+  // Waits while another thread loads a tokenizer from equal files.
   Result<std::shared_ptr<const Tokenizer>> load(const std::string& directory) {
     const auto content = content_of(key_, directory);
-    if (content)
+    if (!content) return make(directory);
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return std::ranges::count(loading_, *content) == 0; });
       if (auto known = find(*content)) return known;
-    ITIF_ASSIGN(std::shared_ptr<const Tokenizer> made, text::load_tokenizer(directory));
+      loading_.push_back(*content);
+    }
+    struct Guard {  // also if the loader throws
+      Tokenizers& all;
+      const model::ContentId& content;
+      ~Guard() {
+        {
+          const std::lock_guard lock(all.mutex_);
+          std::erase(all.loading_, content);
+        }
+        all.changed_.notify_all();
+      }
+    } guard{*this, *content};
+    ITIF_ASSIGN(std::shared_ptr<const Tokenizer> made, make(directory));
     // A file that changes during the load must not stand for the old content.
-    if (content && content_of(key_, directory) == content) keep(*content, made);
+    if (content_of(key_, directory) == content) keep(*content, made);
     return made;
   }
 
  private:
+  static Result<std::shared_ptr<const Tokenizer>> make(const std::string& directory) {
+    ITIF_ASSIGN(std::shared_ptr<const Tokenizer> made, text::load_tokenizer(directory));
+    return made;
+  }
+  // REQUIRES: mutex_ is held.
   std::shared_ptr<const Tokenizer> find(const model::ContentId& content) {
-    const std::lock_guard lock(mutex_);
     for (const auto& [id, tokenizer] : entries_)
       if (id == content) return tokenizer.lock();
     return nullptr;
@@ -90,7 +112,10 @@ class Tokenizers {
 
   const model::ContentKey key_;
   std::mutex mutex_;
+  std::condition_variable changed_;  // loading_ has become smaller
+  // Guarded by mutex_.
   std::vector<std::pair<model::ContentId, std::weak_ptr<const Tokenizer>>> entries_;
+  std::vector<model::ContentId> loading_;
 };
 
 }  // namespace
