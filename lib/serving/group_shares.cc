@@ -43,7 +43,7 @@ void GroupShares::run() {
                          [this] { return is_ending_; })) {
     if (!tuner_.tick(clock_.now_ns())) continue;
     for (const Group& group : groups_)
-      if (group.set_percent == 0)
+      if (is_tuned(group))
         log::debug("group {}: share {:.1f} %, of {:.1f} % that it asks for", group.stage->name(),
                    tuner_.share_percent(group.number), tuner_.demand_percent(group.number));
   }
@@ -54,15 +54,19 @@ GroupShares::Group* GroupShares::find(uint16_t number) {
   return found == groups_.end() ? nullptr : &*found;
 }
 
-void GroupShares::add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent,
-                      double knee_percent) {
+void GroupShares::add(uint16_t number, execution::GroupStage& stage, const Entry& entry) {
   if (stage.device().info().division == device::Division::kNone) return;
   const std::lock_guard lock(mutex_);
   CHECK(!find(number));
-  groups_.push_back({.number = number,
-                     .stage = &stage,
-                     .set_percent = set_percent,
-                     .knee_percent = knee_percent});
+  groups_.push_back({entry, number, &stage});
+  divide();
+}
+
+void GroupShares::begin(uint16_t number) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group || !group->yields) return;
+  group->yields = false;
   divide();
 }
 
@@ -104,6 +108,7 @@ void GroupShares::set_knee(uint16_t number, double percent) {
 void GroupShares::divide() {
   double set_percent = 0, num_others = 0;
   for (const Group& group : groups_) {
+    if (group.yields) continue;
     set_percent += group.set_percent;
     num_others += group.set_percent == 0;
   }
@@ -111,6 +116,11 @@ void GroupShares::divide() {
   const uint64_t now_ns = clock_.now_ns();
   if (tunes_ && num_others > 0) tuner_.set_device_percent(left, now_ns);
   for (Group& group : groups_) {
+    if (group.yields) {
+      group.part_percent = kLeastPercent;
+      group.stage->set_share(kLeastPercent);
+      continue;
+    }
     if (is_tuned(group)) {
       if (tuner_.share_percent(group.number) == 0)
         CHECK(tuner_.add(group.number, *group.stage, terms_of(group), now_ns));
@@ -137,7 +147,7 @@ GroupShares::Share GroupShares::share(uint16_t number) const {
   // Streams have parts of the time in proportion to their shares, so shares of more than 100 % in
   // all are smaller parts.
   return {.percent = percent_of(*found) * (sum > 100 ? 100 / sum : 1),
-          .demand = tunes_ && found->set_percent == 0 ? tuner_.demand_percent(number) : 0};
+          .demand = is_tuned(*found) ? tuner_.demand_percent(number) : 0};
 }
 
 }  // namespace itif::serving

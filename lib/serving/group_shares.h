@@ -25,11 +25,18 @@ class GroupShares {
   GroupShares(const GroupShares&) = delete;
   GroupShares& operator=(const GroupShares&) = delete;
 
-  // Adds a group, which gets its share at once, as all others do. `set_percent`: by control; 0: not
-  // set. `knee_percent`: as set_knee(); a tuned group starts with it. The stage outlives its entry.
+  struct Entry {
+    uint32_t set_percent = 0;  // by control; 0: not set
+    double knee_percent = 0;   // as set_knee(); a tuned group starts with it
+    // It has no tenants yet: until begin(), it has the least share, and those of the others do not
+    // change.
+    bool yields = false;
+  };
+  // Adds a group, which gets its share at once, as all others do. The stage outlives its entry.
   // REQUIRES: no such number.
-  void add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent,
-           double knee_percent);
+  void add(uint16_t number, execution::GroupStage& stage, const Entry& entry);
+  // Gives a group that yields its share. An unknown number is ignored.
+  void begin(uint16_t number);
   // The object no longer uses the stage when this returns. An unknown number is ignored.
   void remove(uint16_t number);
   // Sets or clears (0) a group's share. An unknown number is ignored.
@@ -47,20 +54,21 @@ class GroupShares {
   Share share(uint16_t number) const;
 
  private:
-  struct Group {
+  struct Group : Entry {
     uint16_t number;
     execution::GroupStage* stage;
-    uint32_t set_percent;
     uint64_t slo_ns = 0;
-    double knee_percent = 0;
     double part_percent = 0;  // without a set share and tuning: its part of what is left
   };
 
   Group* find(uint16_t number);
+  // Returns true if the tuner decides about the group's share.
+  bool is_tuned(const Group& group) const noexcept {
+    return tunes_ && group.set_percent == 0 && !group.yields;
+  }
   // The functions below: REQUIRE mutex_.
   void divide();
   double percent_of(const Group& group) const noexcept;
-  bool is_tuned(const Group& group) const noexcept { return tunes_ && group.set_percent == 0; }
   static slice::GroupTerms terms_of(const Group& group) noexcept {
     return {.knee_percent = group.knee_percent, .slo_ns = group.slo_ns};
   }

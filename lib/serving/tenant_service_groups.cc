@@ -135,8 +135,9 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   prepare_scheduler(number);
   share_cpus();
   find_knee(number);
-  shares_.add(number, *stages_[number], settings_[name].share_percent.value_or(0),
-              bounding_knee(number));
+  shares_.add(number, *stages_[number],
+              {.set_percent = settings_[name].share_percent.value_or(0),
+               .knee_percent = bounding_knee(number)});
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;

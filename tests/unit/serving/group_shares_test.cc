@@ -135,5 +135,34 @@ TEST_F(GroupSharesTest, ADeviceThatDoesNotDivideItsTimeRefusesShares) {
   EXPECT_EQ(share(name).percent, 100);
 }
 
+// While a new group is profiled, its share is the least one.
+TEST_F(GroupSharesTest, AGroupThatYieldsHasTheLeastShareUntilItBegins) {
+  device.divide_time();
+  const auto make_stage = [&](const char* name) {
+    return execution::GroupStage::create(name, std::make_unique<FakeGroup>(), device, clock, {}, {})
+        .value();
+  };
+  const auto serves = make_stage("serves"), is_new = make_stage("new");
+  for (const bool tunes : {false, true}) {
+    GroupShares shares(clock, tunes);
+    shares.add(0, *serves, tunes ? 0 : 60);
+    const double before = shares.share(0).percent;
+    shares.add(1, *is_new, 40, true);
+    EXPECT_EQ(shares.share(0).percent, before) << "the others keep theirs";
+    EXPECT_EQ(shares.share(1).percent, 1);
+    shares.set_objective(1, 1'000'000);
+    shares.set(1, 0);
+    EXPECT_EQ(shares.share(1).percent, 1);
+    shares.begin(1);
+    EXPECT_EQ(shares.share(1).percent, tunes ? 30 : 40);
+    shares.remove(1);
+    shares.add(1, *is_new, 0, true);
+    shares.remove(1);
+    shares.begin(1);
+    EXPECT_EQ(shares.share(0).percent, before);
+    shares.remove(0);
+  }
+}
+
 }  // namespace
 }  // namespace itif::serving::test

@@ -101,7 +101,7 @@ Result<size_t> ServedGroups::add(const ServedModel& model, const Batching& batch
 void ServedGroups::begin(size_t group) {
   Group& one = groups_[group];
   if (shares_) {
-    shares_->add(static_cast<uint16_t>(group), *one.stage, 0);
+    shares_->add(static_cast<uint16_t>(group), *one.stage, {});
     shares_->set_objective(static_cast<uint16_t>(group), one.slo_ns);
   }
   one.is_active = true;
