@@ -99,43 +99,107 @@ WeightStore::Match WeightStore::no_match() const {
   return {.slot = {},
           .same = std::vector<std::optional<uint32_t>>(memory_.size()),
           .new_bytes = slot_bytes_,
-          .contents = {}};
+          .contents = {},
+          .claim = nullptr};
+}
+
+WeightStore::Match WeightStore::match_slot(uint32_t slot) {
+  Match match = no_match();
+  match.slot = slot;
+  match.new_bytes = 0;
+  const std::lock_guard lock(mutex_);
+  match.claim = make_claim({.slots = {slot}});
+  return match;
+}
+
+std::shared_ptr<const WeightStore::Claim> WeightStore::make_claim(Claim claim) {
+  for (const uint32_t slot : claim.slots) {
+    CHECK(num_holders_[slot] > 0);
+    ++num_holders_[slot];
+  }
+  const auto end = [this](const Claim* ended) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase(claims_, ended);
+      for (const uint32_t slot : ended->slots) release_locked(slot);
+    }
+    claim_ended_.notify_all();
+    delete ended;
+  };
+  claims_.push_back(new Claim(std::move(claim)));
+  return {claims_.back(), end};
+}
+
+bool WeightStore::counts(size_t kind, size_t slab) const {
+  // A weight's memory may hold its bias, too.
+  return memory_of_[kind] == slab || (is_bias(kind) && memory_of_[kind - 1] == slab);
+}
+
+bool WeightStore::may_share(const WeightContents& a, const WeightContents& b) const {
+  if (a.empty() || b.empty()) return false;
+  const auto may_share_slab = [&](size_t slab) {
+    for (size_t i = 0; i < kinds_.size(); ++i)
+      if (counts(i, slab) && a[i].first != b[i].first) return false;
+    return true;
+  };
+  bool all = true, any = false;
+  for (size_t slab = 0; slab < memory_.size(); ++slab) {
+    const bool may = may_share_slab(slab);
+    all &= may;
+    any |= may && memory_[slab]->can_share();
+  }
+  return all || any;
 }
 
 bool WeightStore::holds(uint32_t slot, size_t slab, const WeightContents& contents) const {
   const WeightContents& held = contents_[slot];
   if (held.empty()) return false;
-  for (size_t i = 0; i < kinds_.size(); ++i) {
-    // A weight's memory may hold its bias, too.
-    const bool counts = memory_of_[i] == slab || (is_bias(i) && memory_of_[i - 1] == slab);
-    if (counts && held[i] != contents[i]) return false;
-  }
+  for (size_t i = 0; i < kinds_.size(); ++i)
+    if (counts(i, slab) && held[i] != contents[i]) return false;
   return true;
 }
 
 Result<WeightStore::Match> WeightStore::match(const std::vector<WeightKind>& kinds,
-                                              const Checkpoint& checkpoint,
-                                              const OnKind& on_kind) const {
+                                              const Checkpoint& checkpoint, const OnKind& on_kind) {
   CHECK(kinds.size() == kinds_.size());
   Match match = no_match();
-  if (std::ranges::all_of(contents_, &WeightContents::empty)) return match;
-  match.contents.resize(kinds.size());
+  WeightContents& contents = match.contents;
+  contents.resize(kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    ITIF_ASSIGN(contents[i].first, hash_kind(key_, kinds[i], checkpoint, kFirstBytes));
+  }
+  std::vector<bool> is_likely(kinds.size());
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_rival = [&](const Claim* claim) { return may_share(claim->contents, contents); };
+    if (std::ranges::any_of(claims_, is_rival)) {
+      claim_ended_.wait(lock, [&] { return std::ranges::none_of(claims_, is_rival); });
+      match.has_waited = true;
+      return match;
+    }
+    Claim claim{.contents = contents, .slots = {}};
+    for (uint32_t slot = 0; slot < contents_.size(); ++slot) {
+      if (!may_share(contents_[slot], contents)) continue;
+      claim.slots.push_back(slot);
+      for (size_t i = 0; i < kinds.size(); ++i)
+        if (contents_[slot][i].first == contents[i].first) is_likely[i] = true;
+    }
+    match.claim = make_claim(std::move(claim));
+  }
+  const std::vector<uint32_t>& slots = match.claim->slots;
+  if (slots.empty()) return match;
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (on_kind) on_kind(i);
-    KindContent& content = match.contents[i];
-    ITIF_ASSIGN(content.first, hash_kind(key_, kinds[i], checkpoint, kFirstBytes));
-    const bool is_likely = std::ranges::any_of(contents_, [&](const WeightContents& held) {
-      return !held.empty() && held[i].first == content.first;
-    });
-    if (is_likely) {
-      ITIF_ASSIGN(content.whole, hash_kind(key_, kinds[i], checkpoint, UINT64_MAX));
+    if (is_likely[i]) {
+      ITIF_ASSIGN(contents[i].whole, hash_kind(key_, kinds[i], checkpoint, UINT64_MAX));
     }
   }
+  const std::lock_guard lock(mutex_);
   for (size_t slab = 0; slab < memory_.size(); ++slab)
-    for (uint32_t slot = 0; slot < contents_.size() && !match.same[slab]; ++slot)
-      if (holds(slot, slab, match.contents)) match.same[slab] = slot;
-  for (uint32_t slot = 0; slot < contents_.size() && !match.slot; ++slot)
-    if (contents_[slot] == match.contents) match.slot = slot;
+    for (const uint32_t slot : slots)
+      if (!match.same[slab] && holds(slot, slab, contents)) match.same[slab] = slot;
+  for (const uint32_t slot : slots)
+    if (!match.slot && contents_[slot] == contents) match.slot = slot;
   match.new_bytes = 0;
   for (size_t slab = 0; slab < memory_.size() && !match.slot; ++slab) {
     if (!memory_[slab]->can_share()) match.same[slab].reset();
@@ -165,16 +229,21 @@ Result<uint32_t> WeightStore::take(const Match& match) {
 }
 
 Result<uint32_t> WeightStore::acquire() {
+  const std::lock_guard lock(mutex_);
   return take(no_match());
 }
 
 Result<uint32_t> WeightStore::add(const Match& match, const std::vector<WeightKind>& kinds,
                                   const Checkpoint& checkpoint, const OnKind& on_kind) {
-  if (match.slot) {
-    ++num_holders_[*match.slot];
-    return *match.slot;
+  uint32_t slot = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (match.slot) {
+      ++num_holders_[*match.slot];
+      return *match.slot;
+    }
+    ITIF_ASSIGN(slot, take(match));
   }
-  ITIF_ASSIGN(const uint32_t slot, take(match));
   // Also if on_kind throws.
   struct Guard {
     WeightStore* store;
@@ -190,7 +259,10 @@ Result<uint32_t> WeightStore::add(const Match& match, const std::vector<WeightKi
 
 Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
                          const Checkpoint& checkpoint, const OnKind& on_kind) {
-  CHECK(slot < num_holders_.size() && num_holders_[slot] == 1 && contents_[slot].empty());
+  {
+    const std::lock_guard lock(mutex_);
+    CHECK(slot < num_holders_.size() && num_holders_[slot] == 1 && contents_[slot].empty());
+  }
   return fill(slot, no_match(), kinds, checkpoint, on_kind);
 }
 
@@ -260,6 +332,7 @@ Status WeightStore::fill(uint32_t slot, const Match& match, const std::vector<We
     contents[i] = tensors.content;
     ITIF_TRY(store(slot, i, kinds[i], tensors, packs_bias, !is_shared(i)));
   }
+  const std::lock_guard lock(mutex_);
   contents_[slot] = std::move(contents);
   equal_.remove(slot);
   equal_.add(slot, contents_);
@@ -300,6 +373,11 @@ Status WeightStore::store(uint32_t slot, size_t kind, const WeightKind& own, Ten
 }
 
 void WeightStore::release(uint32_t slot) {
+  const std::lock_guard lock(mutex_);
+  release_locked(slot);
+}
+
+void WeightStore::release_locked(uint32_t slot) {
   CHECK(slot < num_holders_.size() && num_holders_[slot] > 0);
   if (--num_holders_[slot] > 0) return;
   for (auto& memory : memory_) memory->release(slot);
@@ -307,7 +385,13 @@ void WeightStore::release(uint32_t slot) {
   equal_.remove(slot);
 }
 
+uint32_t WeightStore::num_holders(uint32_t slot) const {
+  const std::lock_guard lock(mutex_);
+  return num_holders_[slot];
+}
+
 uint64_t WeightStore::used_bytes() const {
+  const std::lock_guard lock(mutex_);
   uint64_t bytes = 0;
   for (const auto& memory : memory_) bytes += memory->used_bytes();
   return bytes;

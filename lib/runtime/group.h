@@ -5,10 +5,10 @@
 // decoder group generates token by token (generate/decoder_group.h). make_group.h chooses the kind;
 // each kind makes the executor that runs its requests.
 //
-// Threads: control calls admit() and release(), one call at a time. The executor's thread calls
-// warm_up() and what the kind adds. Both may call model(). They share only the slot table, through
-// atomic pointers: admit() fills a slot before it publishes it, and release() is called when no
-// current or later segment names the slot. Neither thread waits for the other.
+// Threads: any thread calls admit() and release(), several at the same time. The executor's thread
+// calls warm_up() and what the kind adds. All may call model(). They share only the slot table with
+// the executor, through atomic pointers: admit() fills a slot before it publishes it, and release()
+// is called when no current or later segment names the slot. The executor waits for no thread.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@
 #include "model/model_files.h"
 #include "model/tenant_model.h"
 #include "plan/cost_tables.h"
+#include "runtime/load_memory.h"
 #include "runtime/request_executor.h"
 
 namespace itif::runtime {
@@ -39,6 +40,8 @@ struct GroupOptions {
   // tenant has its own copy and its own GEMMs, for comparison and for simulations, whose models all
   // have the same files.
   bool shares_weights = true;
+  // The device's, which all its groups use and which outlives them. Null: the group has its own.
+  LoadMemory* load_memory = nullptr;
 };
 
 class Group {

@@ -62,7 +62,9 @@ TenantSlots::TenantSlots(device::Device& device, const backbone::Family& family,
       options_(options),
       fusion_mode_(fusion_mode),
       modules_(kinds_of(spec)),
-      slots_(options.max_tenants) {}
+      load_memory_(options.load_memory != nullptr ? *options.load_memory : own_load_memory_),
+      slots_(options.max_tenants),
+      is_taken_(options.max_tenants) {}
 
 TenantSlots::~TenantSlots() {
   for (auto& slot : slots_) delete slot.load();
@@ -107,32 +109,48 @@ Result<std::shared_ptr<const uint32_t>> TenantSlots::borrow_slot() {
 
 void TenantSlots::release(uint32_t slot) {
   CHECK(slot < slots_.size());
-  AdmittedTenant* tenant = slots_[slot].exchange(nullptr);
+  std::unique_ptr<AdmittedTenant> tenant;  // freed without the lock
+  const std::lock_guard lock(mutex_);
+  tenant.reset(slots_[slot].exchange(nullptr));
   CHECK(tenant);
+  is_taken_[slot] = false;
   weights_->release(tenant->model.weight_slot);
   own_bytes_ -= tenant->own_bytes();
   --num_tenants_;
-  delete tenant;
   weight_bytes_ = weights_->used_bytes() + own_bytes_;
+}
+
+Result<uint32_t> TenantSlots::reserve_slot() {
+  const std::lock_guard lock(mutex_);
+  const auto free = std::ranges::find(is_taken_, false);
+  if (free == is_taken_.end())
+    return fail(Code::kResourceExhausted,
+                fmt::format("all {} slots of the group are taken: remove a tenant, or raise "
+                            "max_tenants and restart",
+                            slots_.size()));
+  *free = true;
+  return static_cast<uint32_t>(free - is_taken_.begin());
 }
 
 // Does not read a model again whose files are those of a tenant: hundreds of adapters may have one
 // base.
-Result<model::WeightStore::Match> TenantSlots::match(
-    const std::vector<model::WeightKind>& kinds, const backbone::OpenedModel& opened,
-    const std::string& version, const model::WeightStore::OnKind& on_kind) const {
+Result<model::WeightStore::Match> TenantSlots::match(const std::vector<model::WeightKind>& kinds,
+                                                     const backbone::OpenedModel& opened,
+                                                     const std::string& version,
+                                                     const model::WeightStore::OnKind& on_kind) {
   if (!options_.shares_weights) return weights_->no_match();
-  if (!version.empty())
-    for (uint32_t slot = 0; slot < slots_.size(); ++slot)
-      if (const AdmittedTenant* tenant = find(slot); tenant != nullptr &&
-                                                     tenant->base_version == version &&
-                                                     tenant->model.spec == opened.spec) {
-        model::WeightStore::Match match = weights_->no_match();
-        match.slot = tenant->model.weight_slot;
-        match.new_bytes = 0;
-        return match;
-      }
-  return weights_->match(kinds, opened.checkpoint, on_kind);
+  for (;;) {
+    if (!version.empty()) {
+      const std::lock_guard lock(mutex_);
+      for (uint32_t slot = 0; slot < slots_.size(); ++slot)
+        if (const AdmittedTenant* tenant = find(slot); tenant != nullptr &&
+                                                       tenant->base_version == version &&
+                                                       tenant->model.spec == opened.spec)
+          return weights_->match_slot(tenant->model.weight_slot);
+    }
+    auto match = weights_->match(kinds, opened.checkpoint, on_kind);
+    if (!match || !match->has_waited) return match;
+  }
 }
 
 Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
@@ -145,13 +163,16 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
     return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
                                                opened.files.whole_model(), fits.error().message));
 
-  const auto free = std::ranges::find_if(slots_, [](const auto& slot) { return !slot.load(); });
-  if (free == slots_.end())
-    return fail(Code::kResourceExhausted,
-                fmt::format("all {} slots of the group are taken: remove a tenant, or raise "
-                            "max_tenants and restart",
-                            slots_.size()));
-  const auto slot = static_cast<uint32_t>(free - slots_.begin());
+  ITIF_ASSIGN(const uint32_t slot, reserve_slot());
+  struct SlotGuard {  // frees the slot unless the tenant is published
+    TenantSlots* slots;
+    uint32_t slot;
+    ~SlotGuard() {
+      if (slots == nullptr) return;
+      const std::lock_guard lock(slots->mutex_);
+      slots->is_taken_[slot] = false;
+    }
+  } slot_guard{this, slot};
 
   const std::vector<model::WeightKind> kinds = kinds_of(opened.spec);
   const auto report_kind = [&](const char* what, size_t kind, double first, double last) {
@@ -178,27 +199,29 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
       match.new_bytes + model::head_bytes(opened.head) +
       HeadScratch::bytes_of(opened.head, options_) + loading_bytes +
       (has_updates ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules) : 0);
-  if (const uint64_t left_bytes = device_.available_bytes(); needed_bytes > left_bytes)
+  auto hold = load_memory_.hold(device_, needed_bytes);
+  if (!hold)
     return fail(
         Code::kResourceExhausted,
         fmt::format("{} needs {} of the device's memory ({} only while it loads), of which {} are "
                     "left: remove a tenant or raise device.memory",
                     directory, format_bytes(needed_bytes), format_bytes(loading_bytes),
-                    format_bytes(left_bytes)));
+                    format_bytes(hold.error())));
 
   // Releases the weights unless the tenant is published.
-  struct SlotGuard {
+  struct WeightsGuard {
     model::WeightStore* weights;
     uint32_t slot;
-    ~SlotGuard() {
+    ~WeightsGuard() {
       if (weights) weights->release(slot);
     }
   };
   ITIF_ASSIGN(const uint32_t weight_slot,
               weights_->add(match, kinds, opened.checkpoint, [&](size_t kind) {
+                if (kind == 0) hold->reduce(match.new_bytes);  // add() has taken them
                 report_kind("packing ", kind, kComparedShare, kPackedShare);
               }));
-  SlotGuard guard{weights_.get(), weight_slot};
+  WeightsGuard guard{weights_.get(), weight_slot};
   report("loading the head", kPackedShare);
   auto tenant = std::make_unique<AdmittedTenant>();
   ITIF_ASSIGN(tenant->model.head, model::load_head(device_, opened.head, opened.checkpoint));
@@ -224,11 +247,15 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   tenant->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
   tenant->model.max_text_tokens = std::min(tenant->model.max_tokens, opened.max_text_tokens);
   tenant->model.weight_bytes = weights_->slot_bytes() + tenant->own_bytes();
-  own_bytes_ += tenant->own_bytes();
-  weight_bytes_ = weights_->used_bytes() + own_bytes_;
-  ++num_tenants_;
-  guard.weights = nullptr;
-  slots_[slot].store(tenant.release(), std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    own_bytes_ += tenant->own_bytes();
+    weight_bytes_ = weights_->used_bytes() + own_bytes_;
+    ++num_tenants_;
+    guard.weights = nullptr;
+    slot_guard.slots = nullptr;
+    slots_[slot].store(tenant.release(), std::memory_order_release);
+  }
   report("ready", 1);
   return slot;
 }

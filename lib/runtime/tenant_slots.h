@@ -6,12 +6,14 @@
 // in these layers (cost/pass_gemms.h). An adapter has the weight slot of its base, and matrices of
 // its own.
 //
-// Threads: as in group.h. admit() and release() are control's; find() is any thread's.
+// Threads: any, except borrow_slot(). Several threads admit models at the same time: each fills a
+// slot that it has reserved, and publishes it at the end.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "model/weight_store.h"
 #include "runtime/admitted_tenant.h"
 #include "runtime/group.h"
+#include "runtime/load_memory.h"
 
 namespace itif::runtime {
 
@@ -82,7 +85,8 @@ class TenantSlots {
   Result<model::WeightStore::Match> match(const std::vector<model::WeightKind>& kinds,
                                           const backbone::OpenedModel& opened,
                                           const std::string& version,
-                                          const model::WeightStore::OnKind& on_kind) const;
+                                          const model::WeightStore::OnKind& on_kind);
+  Result<uint32_t> reserve_slot();
 
   device::Device& device_;
   const backbone::Family& family_;
@@ -91,10 +95,14 @@ class TenantSlots {
   const backbone::FusionMode fusion_mode_;
   const model::ModuleNumbers modules_;
   std::unique_ptr<model::WeightStore> weights_;
-  std::vector<std::atomic<AdmittedTenant*>> slots_;  // owned
+  LoadMemory own_load_memory_;  // unless GroupOptions names another
+  LoadMemory& load_memory_;
+  std::vector<std::atomic<AdmittedTenant*>> slots_;  // owned; written with mutex_ held
+  mutable std::mutex mutex_;
+  std::vector<bool> is_taken_;  // by slot, also while it is filled; guarded by mutex_
   std::atomic<uint32_t> num_tenants_ = 0;
   std::atomic<uint64_t> weight_bytes_ = 0;
-  uint64_t own_bytes_ = 0;  // of all tenants
+  uint64_t own_bytes_ = 0;  // of all tenants; guarded by mutex_
 };
 
 }  // namespace itif::runtime
