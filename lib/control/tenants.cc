@@ -101,18 +101,17 @@ json Tenants::announce(const char* event, const tenant::Info& info) {
 }
 
 void Tenants::restore() {
-  for (const tenant::Info& listed : appliance_.tenants()) {
-    if (cancelled_.load()) return;
-    if (listed.condition != tenant::Condition::kLoading) continue;
-    const tenant::Record& record = listed.record;
-    const Status admitted = appliance_.admit(record, [](const std::string&, double) {});
+  std::vector<tenant::Record> records;
+  for (const tenant::Info& listed : appliance_.tenants())
+    if (listed.condition == tenant::Condition::kLoading) records.push_back(listed.record);
+  appliance_.admit_listed(records, [this](const tenant::Record& record, const Status& admitted) {
     if (!admitted && cancelled_.load()) return;
     if (!admitted)
       log::error("tenant '{}' (id {}) could not be restored: {}", record.name, record.id,
                  admitted.error().message);
     if (const auto info = appliance_.tenant(record.id))
       announce(admitted ? "tenant.restored" : "tenant.failed", *info);
-  }
+  });
 }
 
 Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {

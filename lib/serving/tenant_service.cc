@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "device/threads.h"
 #include "pipeline/lcores.h"
 #include "tenant/version_changes.h"
 
@@ -20,6 +21,9 @@ size_t count_executor_cpus(const std::vector<unsigned>& named, size_t num_worker
   const size_t all = pipeline::usable_cpus().size();
   return all - std::min(all, num_workers);
 }
+
+// Models that load at the same time: more would only take more memory meanwhile.
+constexpr size_t kMostLoaders = 4;
 
 }  // namespace
 
@@ -37,7 +41,9 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
       num_executor_cpus_(count_executor_cpus(executor_cpus, pipeline.workers().size())),
       stages_(pipeline::GroupTable::kMaxGroups),
       layouts_(pipeline::GroupTable::kMaxGroups),
-      shares_(clock, config.device.shares == "tuned") {
+      num_slots_(pipeline::GroupTable::kMaxGroups),
+      shares_(clock, config.device.shares == "tuned"),
+      loaders_(std::min<size_t>(kMostLoaders, device::num_process_cpus()), executor_cpus) {
   const config::Batching& batching = config.batching;
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;
@@ -203,14 +209,22 @@ Status TenantService::admit(const tenant::Record& record, const control::Progres
   const bool is_known = !is_new && known->info.record.version == record.version;
   auto loaded =
       load(record, active_version(record), is_known ? Origin::kKnown : Origin::kNew, progress);
-  if (!loaded) {
-    if (is_new) {
-      erase(record.id);
-      publish();
-    } else if (!cancelled_.load()) {
-      set_failure(*known, loaded.error().message);
-    }
+  if (!loaded && is_new) {
+    erase(record.id);
+    publish();
     return std::unexpected(loaded.error());
+  }
+  ITIF_TRY(finish_admission(record, std::move(loaded)));
+  load_canaries({record.id}, progress);
+  return {};
+}
+
+// Lets a listed tenant serve, or notes why its model is not loaded.
+Status TenantService::finish_admission(const tenant::Record& record, Result<Model> loaded) {
+  Serving* known = find(record.id);
+  if (!loaded) {
+    if (!cancelled_.load()) set_failure(*known, loaded.error().message);
+    return std::unexpected(std::move(loaded.error()));
   }
   {
     const std::lock_guard lock(mutex_);
@@ -219,8 +233,25 @@ Status TenantService::admit(const tenant::Record& record, const control::Progres
     known->models.push_back(std::move(*loaded));
   }
   publish();
-  load_canary(*known, progress);
   return {};
+}
+
+void TenantService::admit_listed(const std::vector<tenant::Record>& records,
+                                 const OnAdmitted& done) {
+  std::vector<Load> loads;
+  for (const tenant::Record& record : records)
+    loads.push_back(load_of(record, active_version(record), {}));
+  std::vector<uint32_t> with_canary;
+  load_all(std::move(loads), {}, [&](size_t i, Result<Model> loaded) {
+    const Status admitted = finish_admission(records[i], std::move(loaded));
+    const bool has_canary = find_version(records[i], tenant::VersionState::kCanary) != nullptr;
+    if (admitted && has_canary)
+      with_canary.push_back(records[i].id);
+    else
+      done(records[i], admitted);
+  });
+  load_canaries(with_canary, {});
+  for (const uint32_t id : with_canary) done(find(id)->info.record, {});
 }
 
 std::vector<tenant::Info> TenantService::tenants() const {

@@ -16,8 +16,11 @@
 // move there, and requests follow. After a reset they move back in the same way
 // (tenant_service_device.cc).
 //
-// Threads: one thread at a time makes changes (control's job thread). Any thread may call drain(),
-// cancel() and the functions that return figures.
+// Threads: one thread at a time makes changes (control's job thread). It gives the long work to the
+// loader threads: opening a model, filling its slot, making a group's workspace, freeing memory.
+// Several models load at the same time (tenant_service_loads.cc); a loader thread touches only its
+// model and the group, which admits models of any thread. Any thread may call drain(), cancel() and
+// the functions that return figures.
 #pragma once
 
 #include <atomic>
@@ -42,6 +45,7 @@
 #include "runtime/make_group.h"
 #include "serving/device_table.h"
 #include "serving/group_shares.h"
+#include "serving/loader_threads.h"
 #include "slice/knee_profile.h"
 #include "tenant/record.h"
 #include "tenant/snapshot.h"
@@ -112,6 +116,7 @@ class TenantService final : public control::Appliance {
 
   void expect(const std::vector<tenant::Record>& records, const std::string& failure) override;
   Status admit(const tenant::Record& record, const control::Progress& progress) override;
+  void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) override;
   Status update(const tenant::Record& record, bool load_again,
                 const control::Progress& progress) override;
   void settle(uint32_t id) override;
@@ -184,16 +189,28 @@ class TenantService final : public control::Appliance {
   // kInternal: a bad model must not end the process.
   static std::unexpected<Error> unexpected_failure(const std::string& model_dir,
                                                    const std::exception& e);
+  static std::unexpected<Error> stopping();
   // Frees previous versions if there is no memory for the model. A new version, which no registry
   // has yet, is checked with its sample inputs.
   enum class Origin : uint8_t { kNew, kKnown };
   Result<Model> load(const tenant::Record& record, const tenant::Version& version, Origin origin,
                      const control::Progress& progress);
-  Result<Model> try_load(const tenant::Record& record, const tenant::Version& version,
-                         const control::Progress& progress);
-  Result<Model> load_into(uint16_t group, const tenant::Record& record,
-                          const tenant::Version& version, backbone::OpenedModel opened,
-                          const control::Progress& progress);
+  // The load of a version, and the group for its model, which choose_group() may create.
+  struct Load {
+    tenant::Record record;
+    tenant::Version version;
+    std::function<Result<uint16_t>(const backbone::OpenedModel&)> choose_group;
+  };
+  using OnLoaded = std::function<void(size_t load, Result<Model>)>;
+  class Loads;  // runs them
+  // Loads the models on the loader threads, several at the same time, and passes the result of each
+  // to `done` as soon as it is there.
+  void load_all(std::vector<Load> loads, const control::Progress& progress, const OnLoaded& done);
+  Load load_of(const tenant::Record& record, const tenant::Version& version,
+               const control::Progress& progress);
+  Result<Model> describe(uint16_t group, uint32_t slot, const tenant::Record& record,
+                         const tenant::Version& version);
+  void load_canaries(const std::vector<uint32_t>& ids, const control::Progress& progress);
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
@@ -201,14 +218,17 @@ class TenantService final : public control::Appliance {
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
                                const control::Progress& progress);
-  // Creates a group that serves with the packed planner until prepare_planner().
+  // Creates a group that serves with the packed planner until prepare_planner(). `yields`: as
+  // GroupShares::add()'s.
   Result<uint16_t> make_group(const std::string& name, const model::BackboneSpec& spec,
-                              device::Device& device);
+                              device::Device& device, bool yields = false);
   // tenant_service_device.cc
   Status leave_device(device::Device& device, const control::Progress& progress);
   Status move_groups(const device::Device& from, device::Device& to,
                      const control::Progress& progress);
-  Status move_group(uint16_t number, device::Device& to, const control::Progress& progress);
+  struct Move;  // of a group
+  void finish_move(Move& move);
+  bool is_there(const Move& move, const device::Device& to) const;
   // tenant_service_profile.cc
   Result<uint16_t> number_of(const std::string& group) const;
   std::string profiled_as(const execution::GroupStage& stage) const;
@@ -237,7 +257,6 @@ class TenantService final : public control::Appliance {
   Status check(const Model& model, const std::string& directory, uint32_t index,
                const control::Progress& progress);
   static constexpr std::chrono::microseconds kPollPeriod{200};
-  void load_canary(Serving& serving, const control::Progress& progress);
   void fail_canary(Serving& serving, const std::string& why);
   void leave(std::vector<Model> models, uint32_t index, uint64_t timeout_ns);
   bool wait_until(const std::function<bool()>& done, uint64_t timeout_ns);
@@ -253,6 +272,7 @@ class TenantService final : public control::Appliance {
   Status add(const tenant::Record& record, const std::string& failure);
   void erase(uint32_t id);
   void set_active(Serving& serving, const Model& model);
+  Status finish_admission(const tenant::Record& record, Result<Model> loaded);
   void set_failure(Serving& serving, const std::string& failure);
   Result<uint32_t> free_index();
   void give_index(Serving& serving, uint32_t index);
@@ -270,6 +290,7 @@ class TenantService final : public control::Appliance {
   std::map<std::string, control::GroupSettings> settings_;  // set by control; by group name
   bool busy_ = false;  // executors spin while each has its own CPU
   size_t num_executor_cpus_;
+  std::map<const device::Device*, runtime::LoadMemory> load_memory_;
   // Guards tenants_ to draining_, which any thread reads. The job thread reads the members that
   // only it writes without the lock.
   mutable std::mutex mutex_;
@@ -282,11 +303,14 @@ class TenantService final : public control::Appliance {
     std::shared_ptr<const slice::KneeProfile> knee;  // null: not measured
   };
   std::vector<Layout> layouts_;  // by group number
+  // By group number; the job thread's. Slots that hold a model, or that a load is to fill.
+  std::vector<uint32_t> num_slots_;
   GroupShares shares_;
   uint64_t generation_ = 0;
   bool draining_ = false;
   std::atomic<bool> cancelled_{false};
   uint32_t next_index_ = 0;
+  LoaderThreads loaders_;
 };
 
 }  // namespace itif::serving

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/log.h"
@@ -46,79 +47,103 @@ Status TenantService::reset_device(const control::Progress& progress) {
   return move_groups(*meanwhile, devices_.serving(), progress);
 }
 
+struct TenantService::Move {
+  uint16_t from = 0;
+  std::string name;
+  std::optional<uint16_t> to;  // a group on the other device, made for its first model
+  size_t num_pending = 0;      // loads
+  bool has_failed = false;
+  std::vector<std::pair<Model, uint32_t>>
+      left;  // models that no longer serve; their tenants' indices
+};
+
+// Creates the groups of `from` again on `to` and moves their tenants, whose requests follow. A
+// tenant that cannot move stays behind and is failed. Previous versions are not moved.
 Status TenantService::move_groups(const device::Device& from, device::Device& to,
                                   const control::Progress& progress) {
+  if (&from == &to) return {};
+  std::map<uint16_t, Move> moves;  // by group number
+  for (uint16_t number = 0; number < stages_.size(); ++number)
+    if (stages_[number] && &stages_[number]->device() == &from)
+      moves[number] = {.from = number, .name = stages_[number]->name(), .to = {}, .left = {}};
+  std::vector<Load> loads;
+  std::vector<Move*> move_of;  // each load
+  for (const Serving& serving : tenants_)
+    for (const tenant::Version& version : all_versions(serving.info.record)) {
+      const Model* model = serving.find(version.number);
+      if (model == nullptr || !serving.serves(version.number)) continue;
+      const auto found = moves.find(model->served.group);
+      if (found == moves.end()) continue;
+      Move& move = found->second;
+      ++move.num_pending;
+      move_of.push_back(&move);
+      loads.push_back(
+          {.record = serving.info.record,
+           .version = version,
+           .choose_group = [&move, &to, this](const backbone::OpenedModel&) -> Result<uint16_t> {
+             if (!is_there(move, to)) {
+               ITIF_ASSIGN(move.to, make_group(move.name, stages_[move.from]->group().spec(), to));
+             }
+             return *move.to;
+           }});
+    }
+  for (auto& [number, move] : moves)
+    if (move.num_pending == 0) finish_move(move);
   Status first;
-  for (uint16_t number = 0; number < stages_.size(); ++number) {
-    if (&from == &to || !stages_[number] || &stages_[number]->device() != &from) continue;
-    const std::string name = stages_[number]->name();
-    Status moved = move_group(number, to, progress);
-    if (cancelled_.load()) return moved;
-    if (moved) continue;
-    log::error("group {} cannot move to {}: {}", name, to.info().kind, moved.error().message);
-    if (first) first = std::move(moved);
+  const std::vector<Load> all = loads;
+  load_all(std::move(loads), progress, [&](size_t i, Result<Model> fresh) {
+    Move& move = *move_of[i];
+    const tenant::Version& version = all[i].version;
+    Serving& serving = *find(all[i].record.id);
+    const bool is_active = version.number == serving.info.record.version;
+    if (fresh) {
+      const std::lock_guard lock(mutex_);
+      Model& model = *serving.find(version.number);
+      std::swap(model, *fresh);
+      if (is_active) set_active(serving, model);
+      move.left.emplace_back(std::move(*fresh), serving.info.index);
+    } else {
+      move.has_failed = true;
+      if (first) first = std::unexpected(fresh.error());
+      if (!cancelled_.load()) {
+        const std::string why =
+            fmt::format("cannot move to {}: {}", to.info().kind, fresh.error().message);
+        log::error("version {} of tenant {} {}", version.number, all[i].record.name, why);
+        if (is_active)
+          set_failure(serving, why);
+        else
+          fail_canary(serving, why);
+      }
+    }
+    if (--move.num_pending == 0) finish_move(move);
+  });
+  for (auto& [number, move] : moves) {
+    if (cancelled_.load()) break;
+    if (move.has_failed)
+      log::error("some tenants of group {} cannot move to {}", move.name, to.info().kind);
+    if (is_there(move, to)) prepare_planner(*move.to, progress);
   }
   return first;
 }
 
-// Creates the group again on `to` and moves its tenants, whose requests follow. A tenant that
-// cannot move stays behind and is failed. Previous versions are not moved.
-Status TenantService::move_group(uint16_t number, device::Device& to,
-                                 const control::Progress& progress) {
-  std::optional<uint16_t> target;
-  const auto load_again = [&](const tenant::Record& record,
-                              const tenant::Version& version) -> Result<Model> {
-    try {
-      ITIF_ASSIGN(backbone::OpenedModel opened,
-                  backbone::open_model({version.model_dir, version.base_dir}));
-      if (!target) {
-        const execution::GroupStage& stage = *stages_[number];
-        ITIF_ASSIGN(target, make_group(stage.name(), stage.group().spec(), to));
-      }
-      auto fresh = load_into(*target, record, version, std::move(opened), progress);
-      if (!fresh && !stages_[*target])
-        target.reset();  // load_into() dropped the group, which was still empty
-      return fresh;
-    } catch (const std::exception& e) {
-      return unexpected_failure(version.model_dir, e);
-    }
-  };
-  Status first;
-  std::vector<std::pair<Model, uint32_t>> left;  // with their tenants' indices
+// Returns false if the new group is not made, or is removed again because its models failed.
+bool TenantService::is_there(const Move& move, const device::Device& to) const {
+  if (!move.to || !stages_[*move.to]) return false;
+  const execution::GroupStage& stage = *stages_[*move.to];
+  return &stage.device() == &to && stage.name() == move.name;
+}
+
+// Publishes the models of the new group, and frees those of the old one once no request needs them.
+void TenantService::finish_move(Move& move) {
   for (Serving& serving : tenants_) {
-    const tenant::Record record = serving.info.record;
-    for (const tenant::Version& version : all_versions(record)) {
-      Model* model = serving.find(version.number);
-      if (model == nullptr || model->served.group != number) continue;
-      const bool is_active = version.number == record.version;
-      if (!serving.serves(version.number)) continue;
-      auto fresh = load_again(record, version);
-      if (fresh) {
-        const std::lock_guard lock(mutex_);
-        std::swap(*model, *fresh);
-        if (is_active) set_active(serving, *model);
-        left.emplace_back(std::move(*fresh), serving.info.index);
-        continue;
-      }
-      if (first) first = std::unexpected(fresh.error());
-      if (cancelled_.load()) break;
-      const std::string why =
-          fmt::format("cannot move to {}: {}", to.info().kind, fresh.error().message);
-      log::error("version {} of tenant {} {}", version.number, record.name, why);
-      if (is_active)
-        set_failure(serving, why);
-      else
-        fail_canary(serving, why);
-    }
     if (cancelled_.load()) break;
     for (Model& spare : take_models(serving, [&](const Model& model) {
-           return model.served.group == number && !serving.serves(model.served.version);
+           return model.served.group == move.from && !serving.serves(model.served.version);
          }))
-      left.emplace_back(std::move(spare), serving.info.index);
+      move.left.emplace_back(std::move(spare), serving.info.index);
   }
-  for (auto& [model, index] : left) leave({std::move(model)}, index, kNoTimeout);
-  if (target) prepare_planner(*target, progress);
-  return first;
+  for (auto& [model, index] : move.left) leave({std::move(model)}, index, kNoTimeout);
+  move.left.clear();
 }
 
 }  // namespace itif::serving

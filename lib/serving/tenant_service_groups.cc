@@ -2,55 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
-#include "backbone/open_model.h"
 #include "base/log.h"
 #include "device/threads.h"
 #include "pipeline/lcores.h"
-#include "runtime/result_bytes.h"
 #include "serving/tenant_service.h"
-#include "wire/payload.h"
 
 namespace itif::serving {
 namespace {
 
-// Limits the text of one request. Not a limit on tokens: truncation makes long texts legal.
-constexpr uint32_t kTextBytesPerToken = 32;
 constexpr const char* kFirstPlanner = "packed";  // an executor's initial planner
-
-// Thrown by a progress callback to abort a load. Group::admit() converts it to an error.
-struct Cancelled : std::exception {
-  const char* what() const noexcept override { return "cancelled"; }
-};
-
-std::unexpected<Error> stopping() {
-  return fail(Code::kUnavailable, "itifd is stopping: start it again and repeat the request");
-}
-
-uint16_t kind_bit(wire::PayloadKind kind) {
-  return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
-}
-
-// Sets the payload kinds that the model accepts, and the length above which a payload of any kind
-// is too long.
-void set_payloads(const model::TenantModel& model, uint16_t& kinds, uint32_t& max_bytes) {
-  using wire::PayloadKind;
-  if (model.spec.takes_images()) {
-    kinds = kind_bit(PayloadKind::kImageF32);
-    max_bytes = static_cast<uint32_t>(std::min<uint64_t>(
-        sizeof(wire::ImagePrefix) + 4 * model.spec.image.values(), wire::kMaxTotalBytes));
-    if (!model.images) return;
-    kinds |= kind_bit(PayloadKind::kImageU8);
-    if (model.images->resize) max_bytes = wire::kMaxTotalBytes;
-    return;
-  }
-  kinds = kind_bit(PayloadKind::kTokensU16) | kind_bit(PayloadKind::kTokensU32);
-  max_bytes = model.max_tokens * 4;
-  if (!model.tokenizer) return;
-  kinds |= kind_bit(PayloadKind::kText);
-  max_bytes = model.max_tokens * kTextBytesPerToken;
-}
 
 }  // namespace
 
@@ -96,13 +57,15 @@ Result<uint16_t> TenantService::start_group(const std::string& name,
                                    [&](const auto& s) { return s && s->name() == made_name; });
        ++suffix)
     made_name = fmt::format("{}.{}", model::signature(spec), suffix);
-  ITIF_ASSIGN(const uint16_t number, make_group(made_name, spec, devices_.serving()));
-  prepare_planner(number, progress);
+  ITIF_ASSIGN(const uint16_t number,
+              make_group(made_name, spec, devices_.serving(), /*yields=*/true));
+  prepare_planner(number, progress);  // may measure the device for seconds
+  shares_.begin(number);
   return number;
 }
 
 Result<uint16_t> TenantService::make_group(const std::string& name, const model::BackboneSpec& spec,
-                                           device::Device& device) {
+                                           device::Device& device, bool yields) {
   const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
   if (unused == stages_.end()) {
     return fail(Code::kResourceExhausted,
@@ -111,10 +74,14 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   }
   runtime::GroupOptions options = group_options_;
   options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
+  options.load_memory = &load_memory_[&device];
   execution::GroupStageOptions stage_options = stage_options_;
   stage_options.executor.limits.max_tokens = options.max_tokens;
-  ITIF_ASSIGN(auto group, make_group_(device, spec, options, kind_options_));
-  stage_options.overlaps = overlaps(*group, device);
+  Result<std::unique_ptr<runtime::Group>> group;
+  // Makes the workspace's pages. The stage starts threads, so it is made on this thread.
+  loaders_.run([&] { group = make_group_(device, spec, options, kind_options_); });
+  if (!group) return std::unexpected(group.error());
+  stage_options.overlaps = overlaps(**group, device);
   for (const size_t worker :
        pipeline::workers_sharing_cpus({.num_threads = device.info().num_threads,
        .num_process_cpus = device::num_process_cpus(),
@@ -122,7 +89,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
        .worker_cpus = pipeline_.worker_cpus()}))
     stage_options.sharing_workers.push_back(&pipeline_.workers()[worker]->counters());
   const std::vector<pipeline::ReturnRing*> returns = pipeline_.return_rings();
-  ITIF_ASSIGN(auto stage, execution::GroupStage::create(name, std::move(group), device, clock_,
+  ITIF_ASSIGN(auto stage, execution::GroupStage::create(name, std::move(*group), device, clock_,
                                                         returns, stage_options));
   stage->start();
   const auto number = static_cast<uint16_t>(unused - stages_.begin());
@@ -137,7 +104,8 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   find_knee(number);
   shares_.add(number, *stages_[number],
               {.set_percent = settings_[name].share_percent.value_or(0),
-               .knee_percent = bounding_knee(number)});
+               .knee_percent = bounding_knee(number),
+               .yields = yields});
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
@@ -191,7 +159,7 @@ void TenantService::share_cpus() {
 }
 
 void TenantService::drop_group_if_empty(uint16_t group) {
-  if (!stages_[group] || stages_[group]->group().num_tenants() > 0) return;
+  if (!stages_[group] || num_slots_[group] > 0) return;
   pipeline_.shared().groups.set(group, nullptr);
   shares_.remove(group);
   std::unique_ptr<execution::GroupStage> last;
@@ -203,92 +171,11 @@ void TenantService::drop_group_if_empty(uint16_t group) {
   last->stop();
   share_cpus();
   log::info("group {} is removed: it has no tenants left", last->name());
-}
-
-Result<TenantService::Model> TenantService::load(const tenant::Record& record,
-                                                 const tenant::Version& version, Origin origin,
-                                                 const control::Progress& progress) {
-  for (;;) {
-    auto loaded = try_load(record, version, progress);
-    if (loaded && origin == Origin::kNew)
-      if (Status good = check(*loaded, version.model_dir, find(record.id)->info.index, progress);
-          !good)
-        return std::unexpected(good.error());
-    if (loaded || loaded.error().code != Code::kResourceExhausted || !free_previous(std::nullopt))
-      return loaded;
-  }
-}
-
-Result<TenantService::Model> TenantService::try_load(const tenant::Record& record,
-                                                     const tenant::Version& version,
-                                                     const control::Progress& progress) try {
-  if (cancelled_.load()) return stopping();
-  if (progress) progress("reading " + version.model_dir, 0);
-  // Creating a group reserves memory for the architecture, so first check that the model opens.
-  ITIF_ASSIGN(backbone::OpenedModel opened,
-              backbone::open_model({version.model_dir, version.base_dir}));
-  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(record.group, opened.spec));
-  if (!found) {
-    ITIF_ASSIGN(found, start_group(record.group, opened.spec, progress));
-  }
-  while (is_full(*found) && free_previous(*found)) {
-  }
-  return load_into(*found, record, version, std::move(opened), progress);
-} catch (const std::bad_alloc&) {
-  return fail(Code::kResourceExhausted, fmt::format("{}: no memory to load it", version.model_dir));
-} catch (const std::exception& e) {
-  return unexpected_failure(version.model_dir, e);
-}
-
-std::unexpected<Error> TenantService::unexpected_failure(const std::string& model_dir,
-                                                         const std::exception& e) {
-  return fail(Code::kInternal, fmt::format("{}: unexpected failure: {}", model_dir, e.what()));
+  loaders_.run([&] { last.reset(); });  // frees its memory
 }
 
 bool TenantService::is_full(uint16_t group) const {
-  const runtime::Group& instance = stages_[group]->group();
-  return instance.num_tenants() >= instance.options().max_tenants;
-}
-
-Result<TenantService::Model> TenantService::load_into(uint16_t number, const tenant::Record& record,
-                                                      const tenant::Version& version,
-                                                      backbone::OpenedModel opened,
-                                                      const control::Progress& progress) {
-  runtime::Group& group = stages_[number]->group();
-  auto slot = group.admit_opened(std::move(opened), [&](const std::string& stage, double fraction) {
-    if (cancelled_.load()) throw Cancelled();
-    if (progress) progress(stage, fraction);
-  });
-  if (!slot) {
-    drop_group_if_empty(number);
-    if (cancelled_.load()) return stopping();
-    return std::unexpected(slot.error());
-  }
-  const model::TenantModel& model = *group.model(*slot);
-  Model loaded;
-  loaded.served.version = version.number;
-  loaded.served.group = number;
-  loaded.served.slot = *slot;
-  loaded.served.max_tokens = model.max_tokens;
-  set_payloads(model, loaded.served.payload_kinds, loaded.served.max_payload_bytes);
-  loaded.served.lease = std::make_shared<tenant::Lease>();
-  loaded.served.lease->counts = counts_of(record.id, version.number);
-  loaded.info = {
-      .group = stages_[number]->name(),
-      .backbone = model::describe(model.spec),
-      .head = model::describe(model.head.spec, model.spec),
-      .labels = std::make_shared<const std::vector<std::string>>(model.head.spec.labels),
-      .result_kind = wire::result_kind_name(runtime::default_result_kind(model.head.spec)),
-      .max_tokens = model.max_tokens,
-      .weight_bytes = model.weight_bytes,
-      .adapter_bytes = model.adapter_bytes,
-      .shared_bytes = group.workspace_bytes()};
-  return loaded;
-}
-
-void TenantService::unload(const Model& model) {
-  stages_[model.served.group]->group().release(model.served.slot);
-  drop_group_if_empty(model.served.group);
+  return num_slots_[group] >= stages_[group]->group().options().max_tenants;
 }
 
 std::vector<GroupInfo> TenantService::groups() const {

@@ -65,24 +65,32 @@ std::shared_ptr<telemetry::VersionCounts> TenantService::counts_of(uint32_t id, 
   return counts;
 }
 
-// Loads the canary of a tenant that has just been loaded. Without it the active version answers all
-// requests.
-void TenantService::load_canary(Serving& serving, const control::Progress& progress) {
-  const tenant::Version* found = find_version(serving.info.record, VersionState::kCanary);
-  if (found == nullptr || serving.canary() != nullptr) return;
-  const tenant::Version version = *found;
-  auto loaded = load(serving.info.record, version, Origin::kKnown, progress);
-  if (!loaded) {
-    log::error("version {} of tenant {}, a canary, is not loaded: {}", version.number,
-               serving.info.record.name, loaded.error().message);
-    return fail_canary(serving, loaded.error().message);
+// Loads the canaries of tenants that have just been loaded. Without its canary, a tenant's active
+// version answers all requests.
+void TenantService::load_canaries(const std::vector<uint32_t>& ids,
+                                  const control::Progress& progress) {
+  std::vector<Load> loads;
+  for (const uint32_t id : ids) {
+    const Serving& serving = *find(id);
+    const tenant::Version* found = find_version(serving.info.record, VersionState::kCanary);
+    if (found != nullptr && serving.canary() == nullptr)
+      loads.push_back(load_of(serving.info.record, *found, progress));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    serving.canary_failure.clear();
-    serving.models.push_back(std::move(*loaded));
-  }
-  publish();
+  const std::vector<Load> all = loads;
+  load_all(std::move(loads), progress, [&](size_t i, Result<Model> loaded) {
+    Serving& serving = *find(all[i].record.id);
+    if (!loaded) {
+      log::error("version {} of tenant {}, a canary, is not loaded: {}", all[i].version.number,
+                 serving.info.record.name, loaded.error().message);
+      return fail_canary(serving, loaded.error().message);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      serving.canary_failure.clear();
+      serving.models.push_back(std::move(*loaded));
+    }
+    publish();
+  });
 }
 
 // Lets the active version answer all requests.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -46,12 +47,15 @@ class FakeGroup final : public runtime::EncoderGroup {
   // Calls on_admit, which may throw as a loader's progress callback may, and assigns the lowest
   // free slot.
   std::function<void(const model::Progress&)> on_admit;
+  std::function<Status()> may_admit;  // then called; null: it may
   Result<uint32_t> admit(const model::ModelFiles& files, const model::Progress& progress) override {
     try {
       if (on_admit) on_admit(progress);
     } catch (const std::exception& e) {
       return fail(Code::kInternal, files.directory + ": " + e.what());
     }
+    if (may_admit) ITIF_TRY(may_admit());
+    const std::lock_guard lock(mutex_);
     if (num_tenants_ == max_models) return fail(Code::kResourceExhausted, "no memory for a model");
     const auto free = std::ranges::find(is_taken_, false);
     *free = true;
@@ -59,6 +63,7 @@ class FakeGroup final : public runtime::EncoderGroup {
     return static_cast<uint32_t>(free - is_taken_.begin());
   }
   void release(uint32_t slot) override {
+    const std::lock_guard lock(mutex_);
     is_taken_.at(slot) = false;
     --num_tenants_;
   }
@@ -138,7 +143,8 @@ class FakeGroup final : public runtime::EncoderGroup {
   model::BackboneSpec spec_;
   runtime::GroupOptions options_;
   std::atomic<uint32_t> num_tenants_{0};
-  std::array<bool, 64> is_taken_{};  // by slot
+  std::mutex mutex_;
+  std::array<bool, 64> is_taken_{};  // by slot; guarded by mutex_
   model::TenantModel model_;
   std::vector<kernels::IdPiece> pieces_;                               // of one request
   std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by flight, by segment

@@ -56,6 +56,7 @@ class TenantServiceTest : public ::testing::Test {
           devices.push_back(&of);
           auto group = std::make_unique<FakeGroup>(spec, options);
           group->on_admit = on_admit;
+          group->may_admit = may_admit;
           group->set_model_bytes(model_bytes);
           groups.push_back(group.get());
           return group;
@@ -122,6 +123,7 @@ class TenantServiceTest : public ::testing::Test {
   std::vector<device::Device*> devices;  // of each of `groups`
   std::function<void()> on_make;         // called before each group is made
   std::function<void(const model::Progress&)> on_admit;
+  std::function<Status()> may_admit;
   uint64_t model_bytes = 100;  // of each model in groups made from now on
   std::unique_ptr<pipeline::Pipeline> pipeline;
   std::unique_ptr<TenantService> service;

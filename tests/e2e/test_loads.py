@@ -1,0 +1,92 @@
+"""Models load in the background, several at the same time."""
+
+import os
+import time
+from pathlib import Path
+
+from harness.clients import Traffic, connect, wait_until
+from test_tenants import tenants
+
+IDS = [101, 2000, 2001, 102]
+COUNT = 6
+SCHED_OTHER, SCHED_IDLE = os.SCHED_OTHER, os.SCHED_IDLE
+
+
+def policies(pid):
+    """(name, policy) of each thread of a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found.append(((task / "comm").read_text(encoding="ascii").strip(), os.sched_getscheduler(int(task.name))))
+    return found
+
+
+def add(appliance, models, count=COUNT):
+    return [appliance.add_tenant(f"t{i}", models(seed=i + 1, backbone="minilm-l6" if i % 2 else "bert-tiny"))
+            for i in range(count)]
+
+
+def states(appliance):
+    return [tenant["state"] for tenant in tenants(appliance)]
+
+
+def test_only_loaders_run_in_the_background(appliance, namespaces, models):
+    added = add(appliance, models, 2)
+    found = policies(appliance.process.pid)
+    assert {policy for name, policy in found if name == "itif-loader"} == {SCHED_IDLE}
+    others = [(name, policy) for name, policy in found if name != "itif-loader"]
+    assert [each for each in others if each[0] == "itif-group"]
+    assert all(policy == SCHED_OTHER for _, policy in others), others
+    with connect(namespaces, added[0]) as client:
+        assert client.infer_tokens(IDS, "logits").payload
+
+
+def test_all_tenants_answer_as_before_after_a_restart(appliance, namespaces, models):
+    added = add(appliance, models)
+    before = []
+    for tenant in added:
+        with connect(namespaces, tenant) as client:
+            before.append(client.infer_tokens(IDS, "logits").payload)
+    appliance.kill()
+    appliance.start()
+    wait_until(lambda: states(appliance) == ["serving"] * COUNT, "all tenants are restored", 60)
+    assert len(appliance.ctl_json("group", "list")["groups"]) == 2
+    for tenant, payload in zip(added, before):
+        with connect(namespaces, tenant) as client:
+            assert client.infer_tokens(IDS, "logits").payload == payload
+
+
+def test_a_stop_during_the_restore_ends_it(appliance, models):
+    add(appliance, models)
+    appliance.kill()
+    appliance.launch()
+    wait_until(lambda: appliance.ctl("health", check=False).stdout, "the control server answers", 30)
+    start = time.monotonic()
+    assert appliance.stop() == 0, appliance.log()[-3000:]
+    assert time.monotonic() - start < 15
+    appliance.start()
+    wait_until(lambda: states(appliance) == ["serving"] * COUNT, "all tenants are restored", 60)
+
+
+def test_a_tenant_that_cannot_be_restored_holds_up_no_other(appliance, models):
+    add(appliance, models)
+    copy = appliance.directory / "gone"
+    os.symlink(models(seed=50), copy)
+    appliance.add_tenant("gone", copy)
+    appliance.kill()
+    copy.unlink()
+    appliance.launch()
+    wait_until(lambda: appliance.ctl("health", check=False).stdout, "the control server answers", 30)
+    wait_until(lambda: "loading" not in states(appliance), "the restore has ended", 60)
+    assert {tenant["name"]: tenant["state"] for tenant in tenants(appliance)} == {
+        **{f"t{i}": "serving" for i in range(COUNT)}, "gone": "failed"}
+
+
+def test_requests_are_answered_while_models_come_and_go(appliance, namespaces, models):
+    steady = appliance.add_tenant("steady", models())
+    with connect(namespaces, steady) as client, Traffic(client, tokens=16) as traffic:
+        for turn in range(3):
+            appliance.add_tenant("passing", models(seed=20 + turn, backbone="minilm-l6"))
+            appliance.ctl("tenant", "update", "passing", "--model", str(models(seed=30 + turn, backbone="minilm-l6")))
+            appliance.ctl("tenant", "remove", "passing")
+    assert traffic.answers
+    assert not traffic.losses and not traffic.refusals
