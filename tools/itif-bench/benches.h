@@ -89,6 +89,8 @@ Status bench_slab(const BenchOptions& options, Report& report);
 Status bench_components(const BenchOptions& options, Report& report);
 // Tokens/s of LoRA adapters over one base, against the base's.
 Status bench_lora(const BenchOptions& options, Report& report);
+// Time that a change of a group's share adds to a batch (GSLICE, section 3.2.4).
+Status bench_switch(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

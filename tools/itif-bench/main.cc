@@ -79,6 +79,8 @@ constexpr bench::Bench kBenches[] = {
      "", bench::bench_slab, kAttention, !kChoosesFusion, kRunsForSeconds},
     {"components", "GSLICE's Figures 12a and 12b: what overlapping, zero copy and batching bring",
      "", bench::bench_components, kAttention, !kChoosesFusion, kRunsForSeconds},
+    {"switch", "batches between which the share of the device changes, against batches without",
+     "paper", bench::bench_switch},
     {"lora", "tokens/s of 1 to 512 LoRA adapters in one batch, against their base's", "base",
      bench::bench_lora},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
