@@ -41,6 +41,7 @@ constexpr std::array<std::string_view, kNumDropReasons> kNames = {
     "token_required",
     "not_admitted",
     "draining",
+    "handed_over",
     "over_quota",
     "too_long",
     "unsupported_kind",

@@ -65,6 +65,7 @@ enum class DropReason : uint8_t {
   kTokenRequired,
   kNotAdmitted,
   kDraining,
+  kHandedOver,  // another process has taken over
   kOverQuota,
   kTooLong,
   kUnsupportedKind,

@@ -101,6 +101,7 @@ size_t Worker::poll() noexcept {
   const uint64_t before_ns = std::exchange(now_ns_, shared_.clock.now_ns());
   if (found_work_) counters_.busy_ns.add(now_ns_ - before_ns);
   snapshot_ = &shared_.tenants.acquire(options_.id);
+  if (snapshot_->intake() != intake_) on_intake_changed();
 
   std::array<rte_mbuf*, kBurst> mbufs;
   const uint16_t received = port_.rx_burst(options_.queue, mbufs);
@@ -132,6 +133,17 @@ size_t Worker::poll() noexcept {
   const size_t done = received + given_back + built + waiting;
   found_work_ = done > 0;
   return done;
+}
+
+// If another process accepts requests from now on, forgets incomplete ones: clients repeat them.
+void Worker::on_intake_changed() noexcept {
+  intake_ = snapshot_->intake();
+  if (intake_ != tenant::Intake::kIgnore) return;
+  reassembler_.for_each([this](net::Context& context) {
+    if (context.state != net::ContextState::kAssembling) return;
+    context.request.status = wire::StatusCode::kDraining;  // not sent
+    forget(context, net::DropReason::kHandedOver);
+  });
 }
 
 void Worker::sweep() noexcept {

@@ -90,6 +90,8 @@ class Worker {
   // Polls until stop(); idles between polls according to the idle policy.
   void run() noexcept;
   void stop() noexcept;
+  // Lets run() run again. REQUIRES: run() has returned.
+  void allow_run() noexcept { stopping_.store(false, std::memory_order_release); }
 
   ReturnRing& returns() noexcept { return *returns_; }
   const WorkerOptions& options() const noexcept { return options_; }
@@ -113,6 +115,7 @@ class Worker {
   };
 
   // worker.cc
+  void on_intake_changed() noexcept;
   void sweep() noexcept;
   void watch_link() noexcept;
   void publish() noexcept;
@@ -152,6 +155,7 @@ class Worker {
   void finish(net::Context& context) noexcept;
   void give_up(net::Context& context, net::DropReason reason, wire::StatusCode status,
                const char* detail) noexcept;
+  void forget(net::Context& context, net::DropReason reason) noexcept;
   uint32_t release(net::Context& context) noexcept;
   void take_packets(net::Context& context) noexcept;
   bool respond(net::Context& context) noexcept;
@@ -183,6 +187,7 @@ class Worker {
   bool link_up_;
 
   const tenant::Snapshot* snapshot_ = nullptr;  // of this poll
+  tenant::Intake intake_ = tenant::Intake::kAccept;  // of the last poll
   const tenant::Tenant* addressee_ = nullptr;   // of the datagram being handled
   uint64_t now_ns_ = 0;                         // of this poll
   bool found_work_ = false;                     // the last poll

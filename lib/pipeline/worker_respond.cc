@@ -152,6 +152,12 @@ void Worker::give_up(net::Context& context, DropReason reason, StatusCode status
   context.request.status = status;
   context.request.detail = detail;
   respond_status(context);
+  forget(context, reason);
+}
+
+// Releases an incomplete request without an answer; its pieces count as dropped. REQUIRES: its
+// status says why.
+void Worker::forget(net::Context& context, DropReason reason) noexcept {
   account_end(context);
   telemetry::TenantCounters& tenant = tenants_[context.request.tenant_index];
   const uint32_t pieces = release(context);

@@ -118,7 +118,7 @@ uint64_t TenantService::publish() {
     }
   }
   pipeline_.shared().tenants.publish(
-      std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, draining_));
+      std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, intake_));
   return generation_;
 }
 
@@ -285,10 +285,14 @@ uint64_t TenantService::in_flight() const {
 }
 
 uint64_t TenantService::drain(uint64_t timeout_ns) {
+  return stop_accepting(tenant::Intake::kRefuse, timeout_ns);
+}
+
+uint64_t TenantService::stop_accepting(tenant::Intake intake, uint64_t timeout_ns) {
   const bool was_cancelled = cancelled_.load();
   {
     const std::lock_guard lock(mutex_);
-    draining_ = true;
+    intake_ = intake;
   }
   const uint64_t generation = publish();
   const uint64_t give_up_ns = clock_.now_ns() + timeout_ns;
@@ -302,14 +306,14 @@ void TenantService::resume_from_drain() {
   {
     const std::lock_guard lock(mutex_);
     if (cancelled_.load()) return;
-    draining_ = false;
+    intake_ = tenant::Intake::kAccept;
   }
   publish();
 }
 
 bool TenantService::draining() const {
   const std::lock_guard lock(mutex_);
-  return draining_;
+  return intake_ == tenant::Intake::kRefuse;
 }
 
 std::vector<TenantInfo> TenantService::list() const {

@@ -154,6 +154,9 @@ class TenantService final : public control::Appliance {
   Result<PlannedBatches> planned_batches(const std::string& group) const;
   // The calls below: any thread.
   bool draining() const;
+  // Stops accepting requests until resume_from_drain(), and waits as drain() does. Returns the
+  // requests in flight. REQUIRES: `intake` is not kAccept.
+  uint64_t stop_accepting(tenant::Intake intake, uint64_t timeout_ns);
   uint64_t in_flight() const;
   std::vector<TenantInfo> list() const;
   size_t num_loaded() const;
@@ -291,7 +294,7 @@ class TenantService final : public control::Appliance {
   bool busy_ = false;  // executors spin while each has its own CPU
   size_t num_executor_cpus_;
   std::map<const device::Device*, runtime::LoadMemory> load_memory_;
-  // Guards tenants_ to draining_, which any thread reads. The job thread reads the members that
+  // Guards tenants_ to intake_, which any thread reads. The job thread reads the members that
   // only it writes without the lock.
   mutable std::mutex mutex_;
   std::vector<Serving> tenants_;
@@ -307,7 +310,7 @@ class TenantService final : public control::Appliance {
   std::vector<uint32_t> num_slots_;
   GroupShares shares_;
   uint64_t generation_ = 0;
-  bool draining_ = false;
+  tenant::Intake intake_ = tenant::Intake::kAccept;
   std::atomic<bool> cancelled_{false};
   uint32_t next_index_ = 0;
   LoaderThreads loaders_;

@@ -23,11 +23,11 @@ bool Tenant::is_for_canary(uint32_t session, uint64_t request_id, uint32_t perce
   return ((x >> 32) * 100) >> 32 < percent;
 }
 
-Snapshot::Snapshot(std::vector<Tenant> tenants, uint64_t generation, bool draining)
+Snapshot::Snapshot(std::vector<Tenant> tenants, uint64_t generation, Intake intake)
     : tenants_(std::move(tenants)),
       table_(std::bit_ceil(tenants_.size() * 2 + 2)),
       generation_(generation),
-      draining_(draining) {
+      intake_(intake) {
   const size_t mask = table_.size() - 1;
   for (size_t i = 0; i < tenants_.size(); ++i) {
     CHECK(tenants_[i].index < kMaxTenants);

@@ -58,21 +58,29 @@ struct Tenant : Identity, Settings, ServedModel {
 
 constexpr uint32_t kMaxTenants = 4096;
 
+// The treatment of requests that workers do not know yet.
+enum class Intake : uint8_t {
+  kAccept,
+  kRefuse,  // with the status `draining`
+  kIgnore,  // another process accepts them: forget incomplete ones, too
+};
+
 class Snapshot {
  public:
   // Errors: none. REQUIRES: ids are distinct.
-  explicit Snapshot(std::vector<Tenant> tenants, uint64_t generation = 0, bool draining = false);
+  explicit Snapshot(std::vector<Tenant> tenants, uint64_t generation = 0,
+                    Intake intake = Intake::kAccept);
   // Returns nullptr if no tenant has this id. Lock-free.
   const Tenant* find(uint32_t id) const noexcept;
   const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
   uint64_t generation() const noexcept { return generation_; }
-  bool draining() const noexcept { return draining_; }
+  Intake intake() const noexcept { return intake_; }
 
  private:
   std::vector<Tenant> tenants_;
   std::vector<uint32_t> table_;  // open addressing: index + 1 into tenants_, 0 empty
   uint64_t generation_;
-  bool draining_;
+  Intake intake_;
 };
 
 // Holds the current snapshot. One publisher (control), up to kMaxReaders readers.

@@ -73,8 +73,43 @@ TEST_F(Refusals, EachHasAReasonAndAStatus) {
   publish({paused});
   expect({"paused", DropReason::kNotAdmitted, StatusCode::kNotAdmitted}, one(request(8, 2)));
 
-  publish({default_tenant()}, true);
+  publish({default_tenant()}, tenant::Intake::kRefuse);
   expect({"draining", DropReason::kDraining, StatusCode::kDraining}, one(request(9, 2)));
+}
+
+// Another process takes over: it gets new and incomplete requests from their clients' repeats.
+TEST_F(Refusals, ForgetsIncompleteRequestsAndIgnoresNewOnesDuringAHandover) {
+  const Bytes payload = token_payload(uint32_t{100});
+  const std::vector<Bytes> pieces =
+      datagrams(request(1, static_cast<uint32_t>(payload.size())), payload);
+  ASSERT_GT(pieces.size(), 1u);
+  send(pieces[0]);
+  run();
+  EXPECT_EQ(lease->in_flight.load(), 1u);
+  publish({default_tenant()}, tenant::Intake::kIgnore);
+  poll_worker();
+  EXPECT_EQ(lease->in_flight.load(), 0u);
+  send(pieces[1]);
+  send(one(request(2, 2)));
+  run();
+  EXPECT_TRUE(answers().empty()) << "the other process answers";
+  EXPECT_EQ(dropped(DropReason::kHandedOver), 3u);
+
+  publish({default_tenant()}, tenant::Intake::kAccept);  // the handover failed
+  for (const Bytes& piece : pieces) send(piece);
+  send(one(request(2, 2)));
+  run();
+  EXPECT_EQ(answers().size(), 2u);
+}
+
+TEST_F(Refusals, AnswersAcceptedRequestsDuringAHandover) {
+  send(one(request(1, 2)));
+  poll_worker();
+  publish({default_tenant()}, tenant::Intake::kIgnore);
+  run();
+  const std::vector<Answer> all = answers();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].header.type, Type::kResponse);
 }
 
 TEST_F(Refusals, QuotaRefusalSaysWhenToRetry) {

@@ -100,7 +100,7 @@ class Mode {
       t.payload_kinds = 1u << static_cast<unsigned>(wire::PayloadKind::kTokensU16);
       t.lease = lease_;
     }
-    shared_.tenants.publish(std::make_unique<tenant::Snapshot>(std::move(tenants), 1, false));
+    shared_.tenants.publish(std::make_unique<tenant::Snapshot>(std::move(tenants), 1));
     return {};
   }
 

@@ -92,9 +92,9 @@ tenant::Tenant WorkerTest::default_tenant() const {
   return t;
 }
 
-void WorkerTest::publish(std::vector<tenant::Tenant> tenants, bool draining) {
+void WorkerTest::publish(std::vector<tenant::Tenant> tenants, tenant::Intake intake) {
   shared->tenants.publish(
-      std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, draining));
+      std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, intake));
 }
 
 wire::Header WorkerTest::request(uint64_t id, uint32_t total_bytes) const {

@@ -60,7 +60,8 @@ class WorkerTest : public ::testing::Test {
   // Returns the frames sent since the last call, unparsed.
   static std::vector<Bytes> sent_frames();
 
-  void publish(std::vector<tenant::Tenant> tenants, bool draining = false);
+  void publish(std::vector<tenant::Tenant> tenants,
+               tenant::Intake intake = tenant::Intake::kAccept);
   tenant::Tenant default_tenant() const;
   WorkerFigures figures() const { return worker_figures(*worker); }
   uint64_t dropped(net::DropReason reason) const {

@@ -180,11 +180,11 @@ TEST_F(TenantServiceTest, DrainEndsWhenIdleOrTimedOut) {
   ASSERT_TRUE(admit(settings(1)));
   snapshot().find(1)->lease->in_flight = 2;
   EXPECT_EQ(service->drain(1'000'000), 2u);
-  EXPECT_TRUE(snapshot().draining());
+  EXPECT_EQ(snapshot().intake(), tenant::Intake::kRefuse);
   snapshot().find(1)->lease->in_flight = 0;
   EXPECT_EQ(service->drain(60'000'000'000), 0u);
   service->resume_from_drain();
-  EXPECT_FALSE(snapshot().draining());
+  EXPECT_EQ(snapshot().intake(), tenant::Intake::kAccept);
 }
 
 TEST_F(TenantServiceTest, CancellingEndsALoad) {
@@ -200,7 +200,7 @@ TEST_F(TenantServiceTest, CancellingEndsALoad) {
   auto load = std::async(std::launch::async, [&] { return admit(settings(1)); });
   inside.get_future().wait();
   EXPECT_EQ(service->drain(0), 0u) << "a drain does not wait for the load";
-  EXPECT_TRUE(snapshot().draining());
+  EXPECT_EQ(snapshot().intake(), tenant::Intake::kRefuse);
   service->cancel();
   EXPECT_EQ(load.get().error().code, Code::kUnavailable);
   EXPECT_EQ(inbox(), nullptr);
@@ -215,13 +215,13 @@ TEST_F(TenantServiceTest, CancellingEndsWaitsAndKeepsSlotsInUse) {
   auto removal = std::async(std::launch::async, [&] { return service->remove(1, kLong); });
   while (snapshot().find(1) != nullptr) std::this_thread::yield();
   auto drain = std::async(std::launch::async, [&] { return service->drain(86'400'000'000'000); });
-  while (!snapshot().draining()) std::this_thread::yield();
+  while (snapshot().intake() != tenant::Intake::kRefuse) std::this_thread::yield();
   service->cancel();
   EXPECT_EQ(drain.get(), 1u);
   EXPECT_TRUE(removal.get());
   EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a request still refers to the slot";
   service->resume_from_drain();
-  EXPECT_TRUE(snapshot().draining()) << "a shutdown's drain stays";
+  EXPECT_EQ(snapshot().intake(), tenant::Intake::kRefuse) << "a shutdown's drain stays";
   auto last = std::async(std::launch::async, [&] { return service->drain(60'000'000'000); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   lease->in_flight = 0;
