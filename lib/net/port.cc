@@ -1,11 +1,13 @@
 #include "net/port.h"
 
 #include <fmt/core.h>
+#include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "base/log.h"
@@ -14,6 +16,9 @@
 
 namespace itif::net {
 namespace {
+
+// Keeps a port open while its figures are read: detach() runs beside threads that report them.
+std::mutex g_figures_mutex;
 
 constexpr uint64_t kRxChecksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 
@@ -198,12 +203,54 @@ Result<Port> Port::open(const PortConfig& config) {
 
   rte_ether_addr mac{};
   rte_eth_macaddr_get(info.id, &mac);
+  if (config.has_mac && std::memcmp(mac.addr_bytes, config.mac.data(), config.mac.size()) != 0) {
+    std::memcpy(mac.addr_bytes, config.mac.data(), config.mac.size());
+    if (const int result = rte_eth_dev_default_mac_addr_set(info.id, &mac); result != 0)
+      return std::unexpected(driver_error(
+          info.device, fmt::format("cannot take the address {}", format_mac(config.mac)).c_str(),
+          result));
+  }
   std::memcpy(info.mac.data(), mac.addr_bytes, info.mac.size());
   const Link link = port.link();
   log::info("port {}: {}, {}, {} queue{}, MTU {}, link {}", info.device, info.driver,
             format_mac(info.mac), info.num_queues, info.num_queues == 1 ? "" : "s", info.mtu,
             link.up ? "up" : "down (waiting for it)");
   return port;
+}
+
+Port Port::closed(PortInfo info) {
+  Port port;
+  port.info_ = std::move(info);
+  return port;
+}
+
+Status Port::open_as_known(const PortConfig& config) {
+  PortConfig same = config;
+  same.device = info_.device;
+  same.has_mac = true;
+  same.mac = info_.mac;
+  ITIF_ASSIGN(Port opened, open(same));
+  const PortInfo& now = opened.info_;
+  if (now.driver != info_.driver || now.num_queues != info_.num_queues || now.mtu != info_.mtu ||
+      now.rss != info_.rss)
+    return fail(Code::kInvalidArgument,
+                fmt::format("port {}: the device now has another driver, MTU ({}) or number of "
+                            "queues ({}) than before ({}, {})",
+                            info_.device, now.mtu, now.num_queues, info_.mtu, info_.num_queues));
+  const std::lock_guard lock(g_figures_mutex);
+  info_.id = now.id;  // other threads may be reading the rest
+  open_ = std::exchange(opened.open_, false);
+  return {};
+}
+
+Status Port::detach() {
+  rte_eth_dev_info device{};
+  const int queried = open_ ? rte_eth_dev_info_get(info_.id, &device) : -ENODEV;
+  close();
+  if (queried != 0 || device.device == nullptr) return {};
+  if (const int result = rte_dev_remove(device.device); result != 0)
+    return std::unexpected(driver_error(info_.device, "cannot remove the device", result));
+  return {};
 }
 
 Port::Port(Port&& other) noexcept
@@ -223,12 +270,23 @@ Port::~Port() {
 }
 
 void Port::close() noexcept {
+  const std::lock_guard lock(g_figures_mutex);
   if (!std::exchange(open_, false)) return;
   if (rte_eth_dev_stop(info_.id) != 0) log::warning("port {}: did not stop cleanly", info_.device);
   rte_eth_dev_close(info_.id);
 }
 
+void Port::reconnect() noexcept {
+  if (info_.driver != "net_memif" || link().up) return;
+  capture_eal_log();  // a line for each attempt
+  (void)rte_eth_dev_stop(info_.id);
+  (void)rte_eth_dev_start(info_.id);
+  release_eal_log();
+}
+
 PortStats Port::stats() const noexcept {
+  const std::lock_guard lock(g_figures_mutex);
+  if (!open_) return {};
   rte_eth_stats stats{};
   if (rte_eth_stats_get(info_.id, &stats) != 0) return {};
   return {stats.ipackets, stats.opackets,  stats.ibytes,  stats.obytes,
@@ -236,6 +294,8 @@ PortStats Port::stats() const noexcept {
 }
 
 Link Port::link() const noexcept {
+  const std::lock_guard lock(g_figures_mutex);
+  if (!open_) return {};
   rte_eth_link link{};
   if (rte_eth_link_get_nowait(info_.id, &link) != 0) return {};
   const bool known = link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;

@@ -23,6 +23,8 @@ struct PortConfig {
   uint16_t tx_descriptors = 1024;
   uint32_t mtu = 1500;  // bytes of an IP packet, without VLAN tags
   rte_mempool* pool = nullptr;
+  bool has_mac = false;
+  MacAddress mac{};          // the device gets this address if it has another one
   bool promiscuous = false;  // needed only if the device cannot filter for its own MAC address
 };
 
@@ -63,11 +65,23 @@ class Port {
   // cannot hold), kUnsupported, kResourceExhausted. The message gives the driver's error and the
   // remedy.
   static Result<Port> open(const PortConfig& config);
+  // Returns a port that is not open, of a device that another process has, until open_as_known().
+  static Port closed(PortInfo info);
   Port(Port&& other) noexcept;
   Port& operator=(Port&& other) noexcept;
   ~Port();  // stops and closes
+  // Stops and closes the port and removes its device from EAL. info() stays. REQUIRES: no worker
+  // uses the port.
+  Status detach();
+  // Opens a closed or detached port of a device that is attached again. The device keeps its MAC
+  // address. Errors: those of open(); kInvalidArgument (it differs from info()).
+  Status open_as_known(const PortConfig& config);
 
   const PortInfo& info() const noexcept { return info_; }
+  bool is_open() const noexcept { return open_; }
+  // Connects a memif client again whose server has gone. Does nothing if the link is up, or with
+  // other drivers. REQUIRES: no other thread uses the port.
+  void reconnect() noexcept;
   PortStats stats() const noexcept;
   Link link() const noexcept;
 

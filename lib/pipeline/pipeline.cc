@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace itif::pipeline {
@@ -41,10 +42,27 @@ uint32_t needed_memory_mb(const config::Config& config) {
 
 Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config, const Clock& clock,
                                                    const wire::Key& token_secret, Random& random) {
+  return make(config, clock, token_secret, random, {});
+}
+
+Result<std::unique_ptr<Pipeline>> Pipeline::create_beside(const config::Config& config,
+                                                          const Clock& clock,
+                                                          const wire::Key& token_secret,
+                                                          Random& random,
+                                                          std::span<const net::PortInfo> infos) {
+  CHECK(infos.size() == config.ports.size());
+  return make(config, clock, token_secret, random, infos);
+}
+
+Result<std::unique_ptr<Pipeline>> Pipeline::make(const config::Config& config, const Clock& clock,
+                                                 const wire::Key& token_secret, Random& random,
+                                                 std::span<const net::PortInfo> infos) {
   std::unique_ptr<Pipeline> pipeline(new Pipeline);
   pipeline->shared_ = std::make_unique<Shared>(clock);
   pipeline->shared_->token_secret = token_secret;
-  for (const config::Port& port : config.ports) ITIF_TRY(pipeline->open_port(config, port, random));
+  for (size_t i = 0; i < config.ports.size(); ++i)
+    ITIF_TRY(
+        pipeline->add_port(config, config.ports[i], random, infos.empty() ? nullptr : &infos[i]));
   ITIF_ASSIGN(pipeline->local_,
               LocalRequests::create(static_cast<uint16_t>(pipeline->workers_.size()),
                                     pipeline->pools_.front().get(), clock));
@@ -68,16 +86,21 @@ Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config,
   return pipeline;
 }
 
-Status Pipeline::open_port(const config::Config& config, const config::Port& port, Random& random) {
+// `known`: of a port to open later; nullptr: opens it now.
+Status Pipeline::add_port(const config::Config& config, const config::Port& port, Random& random,
+                          const net::PortInfo* known) {
   ITIF_ASSIGN(net::Mempool pool, net::create_mempool(pool_config(config, pools_.size())));
-  ITIF_ASSIGN(net::Port opened, net::Port::open({.device = port.device,
-                                                 .num_queues = port.num_queues,
-                                                 .rx_descriptors = port.rx_descriptors,
-                                                 .tx_descriptors = port.tx_descriptors,
-                                                 .mtu = port.mtu,
-                                                 .pool = pool.get()}));
+  const net::PortConfig port_config{.device = port.device,
+                                    .num_queues = port.num_queues,
+                                    .rx_descriptors = port.rx_descriptors,
+                                    .tx_descriptors = port.tx_descriptors,
+                                    .mtu = port.mtu,
+                                    .pool = pool.get()};
+  ITIF_ASSIGN(net::Port made, known != nullptr ? Result<net::Port>(net::Port::closed(*known))
+                                               : net::Port::open(port_config));
   pools_.push_back(std::move(pool));
-  ports_.push_back(std::make_unique<net::Port>(std::move(opened)));
+  port_configs_.push_back(port_config);
+  ports_.push_back(std::make_unique<net::Port>(std::move(made)));
   const net::Port& ready = *ports_.back();
   ITIF_ASSIGN(
       const net::LocalAddresses local,
@@ -124,8 +147,21 @@ Status Pipeline::register_packet_memory(device::Device& device) {
   return status;
 }
 
+Status Pipeline::detach_ports() {
+  stop();
+  for (const auto& port : ports_) ITIF_TRY(port->detach());
+  return {};
+}
+
+Status Pipeline::open_ports() {
+  for (size_t i = 0; i < ports_.size(); ++i)
+    if (!ports_[i]->is_open()) ITIF_TRY(ports_[i]->open_as_known(port_configs_[i]));
+  return {};
+}
+
 Status Pipeline::start() {
   running_ = true;
+  for (const auto& worker : workers_) worker->allow_run();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const int error = rte_eal_remote_launch(
         [](void* worker) {

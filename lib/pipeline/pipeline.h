@@ -29,12 +29,23 @@ class Pipeline {
   // lcores than queues).
   static Result<std::unique_ptr<Pipeline>> create(const config::Config& config, const Clock& clock,
                                                   const wire::Key& token_secret, Random& random);
+  // As create(), for ports that another process has: their workers start after open_ports().
+  // `infos`: of the configured ports, in order.
+  static Result<std::unique_ptr<Pipeline>> create_beside(const config::Config& config,
+                                                         const Clock& clock,
+                                                         const wire::Key& token_secret,
+                                                         Random& random,
+                                                         std::span<const net::PortInfo> infos);
   ~Pipeline();  // stop()
 
   // Registers all packet memory with the device, which then reads it in place. Continues after an
   // error and returns the first one. REQUIRES: called before start(); the device is destroyed
   // before the pipeline.
   Status register_packet_memory(device::Device& device);
+  // Stops the workers, which first send their answers, and removes the ports' devices from EAL.
+  Status detach_ports();
+  // Opens the ports, whose devices are attached. Errors: those of Port::open_as_known.
+  Status open_ports();
   Status start();  // launches the workers on their lcores
   void stop() noexcept;
 
@@ -49,10 +60,15 @@ class Pipeline {
 
  private:
   Pipeline() = default;
-  Status open_port(const config::Config& config, const config::Port& port, Random& random);
+  static Result<std::unique_ptr<Pipeline>> make(const config::Config& config, const Clock& clock,
+                                                const wire::Key& token_secret, Random& random,
+                                                std::span<const net::PortInfo> infos);
+  Status add_port(const config::Config& config, const config::Port& port, Random& random,
+                  const net::PortInfo* known);
 
   std::unique_ptr<Shared> shared_;
   std::vector<net::Mempool> pools_;
+  std::vector<net::PortConfig> port_configs_;
   std::vector<std::unique_ptr<net::Port>> ports_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<LocalRequests> local_;

@@ -33,12 +33,14 @@ constexpr uint16_t kFirstSourcePort = 40000;
 constexpr uint32_t kMbufs = 16384;
 constexpr uint32_t kMbufBytes = 2048;
 constexpr size_t kBurst = 64;
+constexpr uint64_t kReconnectPeriod_ns = 20'000'000;
 constexpr uint64_t kLongestNap_ns = 50'000;  // between polls, because a DPDK port wakes no thread
 
 class EalTransport final : public client::Transport {
  public:
-  EalTransport(net::Mempool pool, net::Port port, std::vector<net::LocalAddresses> locals)
-      : pool_(std::move(pool)), port_(std::move(port)), locals_(std::move(locals)) {}
+  EalTransport(const Clock& clock, net::Mempool pool, net::Port port,
+               std::vector<net::LocalAddresses> locals)
+      : clock_(clock), pool_(std::move(pool)), port_(std::move(port)), locals_(std::move(locals)) {}
 
   ~EalTransport() override {
     release_received();
@@ -102,6 +104,11 @@ class EalTransport final : public client::Transport {
 
   size_t receive(std::span<client::Incoming> batch) noexcept override {
     release_received();
+    // The appliance's end of a memif goes away during a handover.
+    if (const uint64_t now_ns = clock_.now_ns(); now_ns >= next_reconnect_ns_) {
+      next_reconnect_ns_ = now_ns + kReconnectPeriod_ns;
+      port_.reconnect();
+    }
     // Registers the owner thread with EAL: without an lcore id it has no mempool cache. May fail
     // harmlessly.
     if (!std::exchange(registered_, true)) (void)rte_thread_register();
@@ -150,12 +157,14 @@ class EalTransport final : public client::Transport {
     num_received_ = 0;
   }
 
+  const Clock& clock_;
   net::Mempool pool_;
   net::Port port_;
   std::vector<net::LocalAddresses> locals_;  // per flow
   std::vector<net::Endpoint> peers_;         // per flow
   size_t max_datagram_bytes_ = 0;            // UDP payload that fits the link's MTU
   bool registered_ = false;
+  uint64_t next_reconnect_ns_ = 0;
   std::array<rte_mbuf*, kBurst> received_;  // hold the datagrams that receive() returned
   unsigned num_received_ = 0;
 };
@@ -245,7 +254,7 @@ Result<std::unique_ptr<client::Transport>> open_port(const Clock& clock,
     locals.push_back(std::move(local));
   }
   auto transport =
-      std::make_unique<EalTransport>(std::move(pool), std::move(port), std::move(locals));
+      std::make_unique<EalTransport>(clock, std::move(pool), std::move(port), std::move(locals));
   ITIF_TRY(transport->resolve(clock, options, peer));
   return transport;
 }
