@@ -1,15 +1,20 @@
 // itifd, the appliance: builds objects and threads from the configuration, and stops them in the
 // reverse order.
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sodium.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/own_program.h"
 #include "base/units.h"
 #include "control/server.h"
 #include "device/host/pool_wait.h"
@@ -18,7 +23,9 @@
 #include "pipeline/lcores.h"
 #include "serving/appliance_documents.h"
 #include "serving/dpdk_telemetry.h"
+#include "serving/handover.h"
 #include "serving/metrics.h"
+#include "serving/takeover.h"
 #include "telemetry/prometheus.h"
 
 namespace itif::app {
@@ -48,15 +55,29 @@ control::ServerOptions server_options(const config::Control& control) {
           .state_dir = control.state_dir};
 }
 
+// How this process was started.
+struct Launch {
+  std::string config_file;
+  int take_over = -1;   // the channel to the process that hands over; -1: none
+  std::string program;  // this program's file
+  cpu_set_t cpus{};     // of the process, before EAL pins threads
+};
+
 struct EalSession {
   ~EalSession() { net::stop_eal(); }
 };
 
-Status start_environment(const config::Config& config, const pipeline::CpuPlan& cpus) {
-  const net::EalPlan eal =
-      net::plan_eal(cpus.eal_args, net::inspect_hugepages(), pipeline::needed_memory_mb(config));
+// Returns the arguments that EAL was started with.
+Result<net::EalPlan> start_environment(const config::Config& config, const pipeline::CpuPlan& cpus,
+                                       serving::Takeover* takeover) {
+  const uint32_t needed_mb = pipeline::needed_memory_mb(config);
+  ITIF_ASSIGN(net::EalPlan eal,
+              takeover != nullptr
+                  ? takeover->eal_plan(cpus.eal_args, needed_mb)
+                  : net::plan_eal(cpus.eal_args, net::inspect_hugepages(), needed_mb));
   if (!eal.warning.empty()) log::warning("{}", eal.warning);
-  return net::start_eal(eal.args);
+  ITIF_TRY(net::start_eal(eal.args));
+  return eal;
 }
 
 // Returns true if a port replays a capture. Such a port must start after the tenants' models are
@@ -85,11 +106,47 @@ Result<std::unique_ptr<device::Device>> open_fallback(const config::Device& devi
   return device::open_device(options);
 }
 
-// Serves until SIGTERM or SIGINT. A second signal ends the process during the drain.
-Status serve(const config::Config& config) {
+// Makes the data plane. With a takeover, its ports stay closed for now.
+Result<std::unique_ptr<pipeline::Pipeline>> create_pipeline(const config::Config& config,
+                                                            const Clock& clock,
+                                                            const serving::Takeover* takeover) {
+  uint64_t seed = 0;
+  randombytes_buf(&seed, sizeof seed);
+  Random random(seed);
+  if (takeover != nullptr)
+    return pipeline::Pipeline::create_beside(config, clock, takeover->token_secret(), random,
+                                             takeover->port_infos());
+  wire::Key token_secret;
+  randombytes_buf(token_secret.data(), token_secret.size());
+  return pipeline::Pipeline::create(config, clock, token_secret, random);
+}
+
+Status old_process_ended() {
+  return fail(Code::kUnavailable, "the process that hands over has ended before the switch");
+}
+
+// Waits for SIGTERM or SIGINT, and meanwhile for the end of the process that has handed over.
+int wait_for_stop_signal(serving::Takeover* takeover) {
+  constexpr timespec kPeriod{.tv_sec = 0, .tv_nsec = 50'000'000};
+  const sigset_t signals = stop_signals();
+  int signal = 0;
+  while (takeover != nullptr && !takeover->old_process_has_ended()) {
+    signal = sigtimedwait(&signals, nullptr, &kPeriod);
+    if (signal > 0) return signal;
+  }
+  sigwait(&signals, &signal);
+  return signal;
+}
+
+// Serves until SIGTERM or SIGINT, or until another process has taken over. A second signal ends the
+// process during the drain. `takeover`: of a process that hands over to this one; or nullptr.
+Status serve(const config::Config& config, const Launch& launch, serving::Takeover* takeover) {
   const SystemClock clock;
   // Before opening ports, fail on another itifd, a damaged registry or a missing device.
-  ITIF_ASSIGN(auto server, control::Server::open(server_options(config.control), clock));
+  const control::ServerOptions control_options = server_options(config.control);
+  ITIF_ASSIGN(auto server, takeover != nullptr
+                               ? control::Server::open_beside(control_options, clock)
+                               : control::Server::open(control_options, clock));
   ITIF_ASSIGN(const auto cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
   // By default one thread per CPU that executors may use.
   const auto threads = config.device.threads != 0
@@ -103,14 +160,8 @@ Status serve(const config::Config& config) {
                                    .num_threads = threads,
                                    .memory_limit_bytes = config.device.memory_bytes}));
   const EalSession eal_session;
-  ITIF_TRY(start_environment(config, cpus));
-
-  wire::Key token_secret;
-  uint64_t seed = 0;
-  randombytes_buf(token_secret.data(), token_secret.size());
-  randombytes_buf(&seed, sizeof seed);
-  Random random(seed);
-  ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
+  ITIF_ASSIGN(const net::EalPlan eal, start_environment(config, cpus, takeover));
+  ITIF_ASSIGN(auto plane, create_pipeline(config, clock, takeover));
   // Destroyed before `plane`, whose packet memory is registered with its devices.
   serving::DeviceTable devices(std::move(opened_device));
   const device::DeviceInfo& info = devices.preferred().info();
@@ -125,22 +176,53 @@ Status serve(const config::Config& config) {
   serving::GroupWatch watch(*plane, service, clock);
   const serving::ApplianceDocuments documents(config, clock, devices, *plane, service, watch);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
-  if (!config.telemetry.prometheus.empty()) {
+  const auto start_prometheus = [&]() -> Status {
+    if (config.telemetry.prometheus.empty()) return {};
     ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
                   return serving::collect_metrics(*plane, service, watch);
                 }));
-  }
+    return {};
+  };
   const serving::DpdkTelemetry dpdk_telemetry(*plane, service);
   server->attach(service, documents);  // before the first packet
-  const bool replays = replays_capture(*plane);
-  if (!replays) ITIF_TRY(start_ports(*plane));
+  serving::ProcessHandover handover({.program = launch.program,
+                                     .config_file = launch.config_file,
+                                     .cpus = launch.cpus,
+                                     .eal_args = eal.args,
+                                     .has_hugepages = !eal.no_huge},
+                                    {.clock = clock,
+                                     .config = config,
+                                     .plane = *plane,
+                                     .service = service,
+                                     .server = *server,
+                                     .stop_metrics = [&] { prometheus.reset(); },
+                                     .start_metrics = start_prometheus,
+                                     .end = [] { ::kill(::getpid(), SIGTERM); }});
+  server->use_handover(handover);
+  // With a takeover, the ports and endpoints are the other process's until all models are loaded.
+  const bool starts_late = takeover != nullptr || replays_capture(*plane);
+  if (takeover == nullptr) ITIF_TRY(start_prometheus());
+  if (!starts_late) ITIF_TRY(start_ports(*plane));
   server->start();
   // Poll for signals meanwhile: restoring many tenants takes minutes.
   constexpr uint64_t kSignalPeriodNs = 50'000'000;
   int signal = 0;
-  while (signal == 0 && !server->wait_restored(kSignalPeriodNs)) signal = pending_stop_signal();
-  if (signal == 0 && replays) {
-    if (Status started = start_ports(*plane); !started) {
+  bool is_wanted = true;
+  while (signal == 0 && is_wanted && !server->wait_restored(kSignalPeriodNs)) {
+    signal = pending_stop_signal();
+    is_wanted = takeover == nullptr || takeover->still_wanted(service);
+  }
+  if (signal == 0 && starts_late) {
+    const auto start_late = [&]() -> Status {
+      if (takeover == nullptr) return start_ports(*plane);
+      return takeover->finish(*plane, service, [&]() -> Status {
+        ITIF_TRY(server->take_over());
+        ITIF_TRY(start_prometheus());
+        return start_ports(*plane);
+      });
+    };
+    if (!is_wanted) service.cancel();
+    if (Status started = is_wanted ? start_late() : old_process_ended(); !started) {
       server->stop();
       return started;
     }
@@ -148,16 +230,19 @@ Status serve(const config::Config& config) {
   if (signal == 0) {
     log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
               plane->workers().size(), info.kind, compute_name(info.compute));
-    const sigset_t signals = stop_signals();
-    sigwait(&signals, &signal);
+    signal = wait_for_stop_signal(takeover);
   }
-  log::info("{}: draining for at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
-            format_duration_ns(config.drain_timeout_ns));
-  // Unblock the signals, so that a second one ends the process immediately.
-  const sigset_t signals = stop_signals();
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)
-    log::warning("{} requests were still in flight when the drain timed out", *left);
+  if (handover.done()) {
+    log::info("handed over to another process");
+  } else {
+    log::info("{}: draining for at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+              format_duration_ns(config.drain_timeout_ns));
+    // Unblock the signals, so that a second one ends the process immediately.
+    const sigset_t signals = stop_signals();
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)
+      log::warning("{} requests were still in flight when the drain timed out", *left);
+  }
   server->stop();
   plane->stop();
   log::info("stopped");
@@ -168,8 +253,12 @@ int run(int argc, char** argv) {
   CLI::App cli("itifd: the itif appliance. Serves transformer models of many tenants over UDP.");
   std::string config_file = ITIF_SYSCONFDIR "/itif/itifd.conf";
   bool check_only = false;
+  Launch launch{.config_file = {}, .program = own_program()};
+  sched_getaffinity(0, sizeof launch.cpus, &launch.cpus);
   cli.add_option("-c,--config", config_file, "configuration file")->capture_default_str();
   cli.add_flag("--check", check_only, "check the configuration file and exit");
+  // For `itifctl handover` only: the descriptor of the channel to the process that hands over.
+  cli.add_option("--take-over", launch.take_over)->group("");
   cli.set_version_flag("--version", "itifd " ITIF_VERSION);
   cli.footer(
       "Administration: itifctl. Every key of the configuration: conf/itifd.conf.\n"
@@ -197,8 +286,20 @@ int run(int argc, char** argv) {
     log::error("cannot initialise libsodium: no source of randomness");
     return 1;
   }
-  if (const Status status = serve(*config); !status) {
+  std::error_code ignored;
+  launch.config_file = std::filesystem::absolute(config_file, ignored);
+  std::optional<serving::Takeover> takeover;
+  if (launch.take_over >= 0) {
+    auto begun = serving::Takeover::begin(launch.take_over, *config);
+    if (!begun) {
+      log::error("{}", begun.error().message);
+      return 1;
+    }
+    takeover.emplace(std::move(*begun));
+  }
+  if (const Status status = serve(*config, launch, takeover ? &*takeover : nullptr); !status) {
     log::error("{}", status.error().message);
+    if (takeover) takeover->report_failure(status.error());
     return 1;
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
 
 namespace itif {
 
@@ -11,7 +12,11 @@ std::string own_program() {
     return program;
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-  return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string();
+  std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
+  // The kernel's mark of a file that has been replaced: the new file has the path.
+  constexpr std::string_view kReplaced = " (deleted)";
+  if (program.ends_with(kReplaced)) program.resize(program.size() - kReplaced.size());
+  return program;
 }
 
 }  // namespace itif

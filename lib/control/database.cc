@@ -116,6 +116,22 @@ Result<Database> Database::open(const std::string& path) {
   return database;
 }
 
+Result<Database> Database::copy(const std::string& path) {
+  ITIF_ASSIGN(Database source, open(path));
+  sqlite3* handle = nullptr;
+  const int code =
+      sqlite3_open_v2(":memory:", &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, nullptr);
+  if (handle == nullptr) return std::unexpected(database_error(SQLITE_NOMEM, path, "copy", "", 0));
+  Database copied(handle, path);
+  if (code != SQLITE_OK) return std::unexpected(copied.error(code, "copy"));
+  sqlite3_backup* backup = sqlite3_backup_init(handle, "main", source.handle_.get(), "main");
+  if (backup == nullptr) return std::unexpected(copied.error(sqlite3_errcode(handle), "copy"));
+  sqlite3_backup_step(backup, -1);  // its error is also that of finish
+  if (const int finished = sqlite3_backup_finish(backup); finished != SQLITE_OK)
+    return std::unexpected(copied.error(finished, "copy"));
+  return copied;
+}
+
 Result<std::vector<Row>> Database::run(std::string_view sql, std::span<const Value> values) {
   sqlite3_stmt* raw = nullptr;
   int code =

@@ -30,6 +30,8 @@ class Database {
  public:
   // Opens or creates the file. REQUIRES: no other connection writes to it.
   static Result<Database> open(const std::string& path);
+  // Returns a copy, in memory, of a file that another process may have open.
+  static Result<Database> copy(const std::string& path);
   Database(Database&&) noexcept = default;
   Database& operator=(Database&&) noexcept = default;
   ~Database() = default;

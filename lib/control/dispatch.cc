@@ -48,6 +48,7 @@ void Dispatcher::restore() {
 }
 
 void Dispatcher::cancel() {
+  if (handover_ != nullptr) handover_->cancel();
   tenants_.cancel();
   appliance_.cancel();
 }
@@ -145,6 +146,17 @@ Result<json> Dispatcher::run_one(const ResetDevice&, const Progress& progress) {
 Result<json> Dispatcher::run_one(const Drain& op, const Progress&) {
   const uint64_t in_flight = drain(op.timeout_ns.value_or(kDefaultDrainNs));
   return json{{"in_flight", in_flight}, {"drained", in_flight == 0}};
+}
+
+Result<json> Dispatcher::run_one(const HandOver& op, const Progress& progress) {
+  if (handover_ == nullptr)
+    return fail(Code::kUnsupported, "this server cannot hand over to another process");
+  if (draining_.load())
+    return fail(
+        Code::kUnavailable,
+        "the appliance is draining: `itifctl undrain` first, or stop it and start the other "
+        "itifd");
+  return handover_->run(op, progress);
 }
 
 Result<json> Dispatcher::run_one(const Undrain&, const Progress&) {

@@ -9,6 +9,7 @@
 
 #include "control/documents.h"
 #include "control/groups.h"
+#include "control/handover.h"
 #include "control/job_thread.h"
 #include "control/operation.h"
 #include "control/tenants.h"
@@ -22,6 +23,10 @@ class Dispatcher {
   // All must outlive this object; `notify` may be called from any thread.
   Dispatcher(Registry& registry, Appliance& appliance, const Documents& documents,
              const Clock& clock, Notify notify, std::string events_endpoint);
+
+  // Sets the object that runs handovers; without it they are refused. Called before the first
+  // operation.
+  void use_handover(Handover& handover) { handover_ = &handover; }
 
   // Admits the tenants that the appliance lists as loading. Worker thread, before other operations.
   void restore();
@@ -42,6 +47,7 @@ class Dispatcher {
  private:
   Result<nlohmann::json> run_one(const Drain& op, const Progress& progress);
   Result<nlohmann::json> run_one(const Undrain& op, const Progress& progress);
+  Result<nlohmann::json> run_one(const HandOver& op, const Progress& progress);
   Result<nlohmann::json> run_one(const ResetDevice& op, const Progress& progress);
   Result<nlohmann::json> run_one(const UpdateGroup& op, const Progress& progress) {
     return groups_.run(op, progress);
@@ -65,6 +71,7 @@ class Dispatcher {
   std::string events_endpoint_;
   Groups groups_;
   Tenants tenants_;
+  Handover* handover_ = nullptr;
   uint64_t started_unix_ns_;
   std::atomic<bool> restoring_{true};
   std::atomic<bool> draining_{false};

@@ -92,6 +92,14 @@ Result<Operation> drain(Arguments& in) {
   return WorkerOperation(drain);
 }
 
+Result<Operation> hand_over(Arguments& in) {
+  HandOver hand_over{in.optional_text("binary", absolute_path_rule).value_or(""),
+                     in.optional_text("config", absolute_path_rule).value_or(""),
+                     in.optional_number("timeout_ns", 1, kMaxDrainNs)};
+  ITIF_TRY(in.finish());
+  return WorkerOperation(std::move(hand_over));
+}
+
 // 0: a part of what the other groups leave.
 std::optional<uint32_t> share_percent(Arguments& in) {
   const auto percent = in.optional_number("share_percent", 0, 100);
@@ -205,6 +213,7 @@ constexpr Entry kOperations[] = {
     {"device.reset", plain<WorkerOperation, ResetDevice>},
     {"health", plain<QuickOperation, Health>},
     {"drain", drain},
+    {"handover", hand_over},
     {"undrain", plain<WorkerOperation, Undrain>},
     {"data_address", plain<QuickOperation, DataAddress>},
 };

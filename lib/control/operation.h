@@ -64,6 +64,12 @@ struct RotateKey {
   tenant::Ref tenant;
   bool drop_previous = false;  // only drop the previous key; make no new key
 };
+// Starts another itifd process, which takes over from this one.
+struct HandOver {
+  std::string binary;  // an absolute path; empty: that of this process
+  std::string config;  // likewise
+  std::optional<uint64_t> timeout_ns;
+};
 struct Drain {
   std::optional<uint64_t> timeout_ns;
 };
@@ -131,7 +137,7 @@ struct DataAddress {};
 using WorkerOperation =
     std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
                  PromoteTenant, RollBackTenant, UpdateGroup, RunProfile, MeasureKnee, ResetDevice,
-                 Drain, Undrain>;
+                 Drain, Undrain, HandOver>;
 // Quick operations; the I/O thread answers them. They are read-only, except those of traces.
 using QuickOperation =
     std::variant<ListTenants, ShowTenant, ShowVersions, ShowStages, ListGroups, ShowBottleneck,

@@ -168,6 +168,28 @@ std::vector<tenant::Version> read_versions(std::span<const Row> rows, const tena
   return versions;
 }
 
+std::string path_in(const std::string& state_dir) {
+  return state_dir + "/registry.db";
+}
+
+Result<FileLock> lock_registry(const std::string& state_dir) {
+  return FileLock::acquire(state_dir + "/registry.lock",
+                           "another itifd keeps its tenants there: stop that one, or set "
+                           "control.state_dir to another directory");
+}
+
+// REQUIRES: the registry is locked.
+Result<Database> open_database(const std::string& state_dir) {
+  const std::string path = path_in(state_dir);
+  ITIF_TRY(make_private_file(path));
+  ITIF_ASSIGN(Database database, Database::open(path));
+  ITIF_TRY(database.run("PRAGMA journal_mode = WAL"));
+  ITIF_TRY(database.run("PRAGMA synchronous = FULL"));
+  ITIF_TRY(check_integrity(database));
+  ITIF_TRY(migrate(database));
+  return database;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
@@ -175,18 +197,32 @@ Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
     return fail(Code::kInvalidArgument,
                 "control.state_dir is empty: name a directory for the registry");
   ITIF_TRY(make_private_directory(state_dir));
-  ITIF_ASSIGN(FileLock lock,
-              FileLock::acquire(state_dir + "/registry.lock",
-                                "another itifd keeps its tenants there: stop that one, or set "
-                                "control.state_dir to another directory"));
-  const std::string path = state_dir + "/registry.db";
-  ITIF_TRY(make_private_file(path));
-  ITIF_ASSIGN(Database database, Database::open(path));
-  ITIF_TRY(database.run("PRAGMA journal_mode = WAL"));
-  ITIF_TRY(database.run("PRAGMA synchronous = FULL"));
-  ITIF_TRY(check_integrity(database));
-  ITIF_TRY(migrate(database));
-  return std::unique_ptr<Registry>(new Registry(std::move(lock), std::move(database)));
+  ITIF_ASSIGN(FileLock lock, lock_registry(state_dir));
+  ITIF_ASSIGN(Database database, open_database(state_dir));
+  return std::unique_ptr<Registry>(new Registry(state_dir, std::move(lock), std::move(database)));
+}
+
+Result<std::unique_ptr<Registry>> Registry::open_copy(const std::string& state_dir) {
+  ITIF_TRY(make_private_directory(state_dir));
+  ITIF_ASSIGN(Database copy, Database::copy(path_in(state_dir)));
+  ITIF_TRY(check_integrity(copy));
+  ITIF_TRY(migrate(copy));
+  return std::unique_ptr<Registry>(new Registry(state_dir, std::nullopt, std::move(copy)));
+}
+
+Status Registry::acquire() {
+  ITIF_ASSIGN(FileLock lock, lock_registry(state_dir_));
+  ITIF_ASSIGN(Database database, open_database(state_dir_));
+  database_ = std::move(database);
+  lock_ = std::move(lock);
+  return {};
+}
+
+Status Registry::release() {
+  ITIF_ASSIGN(Database copy, Database::copy(path_in(state_dir_)));
+  database_ = std::move(copy);
+  lock_.reset();
+  return {};
 }
 
 Result<std::vector<tenant::Record>> Registry::load() {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,14 @@ class Registry {
   // modes), kResourceExhausted (disk full), kCorrupt (damaged, or another program's), kUnsupported
   // (written by a newer itif), kInvalidArgument (state_dir is not a directory).
   static Result<std::unique_ptr<Registry>> open(const std::string& state_dir);
+  // Opens a copy, in memory, of the registry of another itifd that runs. Changes of the copy are
+  // lost. Errors: those of open(), except another itifd that holds it.
+  static Result<std::unique_ptr<Registry>> open_copy(const std::string& state_dir);
+  // Replaces the copy by the registry itself, which the other itifd has released. Errors: those of
+  // open().
+  Status acquire();
+  // Replaces the registry by a copy, so that another itifd can open it. acquire() takes it back.
+  Status release();
 
   // Returns every tenant, in order of id. Errors: kCorrupt (names the row).
   Result<std::vector<tenant::Record>> load();
@@ -51,10 +60,11 @@ class Registry {
   const std::string& path() const { return database_.path(); }
 
  private:
-  Registry(FileLock lock, Database database)
-      : lock_(std::move(lock)), database_(std::move(database)) {}
+  Registry(std::string state_dir, std::optional<FileLock> lock, Database database)
+      : state_dir_(std::move(state_dir)), lock_(std::move(lock)), database_(std::move(database)) {}
 
-  FileLock lock_;
+  std::string state_dir_;
+  std::optional<FileLock> lock_;  // none: database_ is a copy
   Database database_;
 };
 

@@ -34,6 +34,11 @@ Error stopping_error() {
   return {Code::kUnavailable, "the server is stopping: start it again and repeat the request"};
 }
 
+Error handover_error() {
+  return {Code::kUnavailable,
+          "a handover to another process runs: repeat the request when it has ended"};
+}
+
 }  // namespace
 
 class Server::Impl {
@@ -52,7 +57,11 @@ class Server::Impl {
   ~Impl() { stop(); }
 
   void attach(Appliance& appliance, const Documents& documents);
+  void use_handover(Handover& handover) { dispatcher_->use_handover(handover); }
   void start();
+  Status take_over();
+  Status release();
+  Status take_back();
   bool wait_restored(uint64_t timeout_ns);
   Result<uint64_t> drain(uint64_t timeout_ns);
   void leave_failed_device();
@@ -73,12 +82,13 @@ class Server::Impl {
   std::unique_ptr<Registry> registry_;
   std::vector<tenant::Record> records_;          // until attach()
   std::map<std::string, GroupSettings> groups_;  // keyed by name; until attach()
-  std::unique_ptr<Sockets> sockets_;
+  std::unique_ptr<Sockets> sockets_;             // null: not bound yet
   std::unique_ptr<Outbox> outbox_;
   std::optional<Dispatcher> dispatcher_;
   JobThread jobs_;
   std::thread io_thread_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> handing_over_{false};
   uint64_t next_stats_ns_ = 0;  // I/O thread
 
   std::mutex restored_mutex_;
@@ -111,7 +121,26 @@ void Server::Impl::start() {
               done},
              JobThread::Order::kNext);
   jobs_.start();
+  if (sockets_) io_thread_ = std::thread([this] { serve(); });
+}
+
+Status Server::Impl::take_over() {
+  CHECK(!sockets_);
+  ITIF_TRY(registry_->acquire());
+  ITIF_ASSIGN(sockets_, Sockets::bind_after(options_));
   io_thread_ = std::thread([this] { serve(); });
+  return {};
+}
+
+Status Server::Impl::release() {
+  ITIF_TRY(registry_->release());
+  return sockets_->release_endpoints();
+}
+
+Status Server::Impl::take_back() {
+  const Status endpoints = sockets_->take_back_endpoints();
+  const Status acquired = registry_->acquire();
+  return acquired ? endpoints : acquired;
 }
 
 bool Server::Impl::wait_restored(uint64_t timeout_ns) {
@@ -158,7 +187,9 @@ void Server::Impl::serve() {
     const Outbox::Taken taken = outbox_->take();
     for (const Outgoing& outgoing : taken.messages) sockets_->send(outgoing);
     if (taken.is_last) return;
-    sockets_->wait(outbox_->descriptor(), sockets_->has_stats_subscribers() ? kStatsPollMs : -1);
+    const bool polls = sockets_->has_stats_subscribers() || sockets_->waits_for_tcp();
+    sockets_->wait(outbox_->descriptor(), polls ? kStatsPollMs : -1);
+    if (sockets_->waits_for_tcp()) sockets_->try_tcp();
     sockets_->receive([this](const Peer& peer, std::string_view bytes) { on_request(peer, bytes); },
                       [this](const Peer& peer, size_t num_frames) {
                         reply(peer,
@@ -196,6 +227,10 @@ void Server::Impl::on_request(const Peer& peer, std::string_view bytes) {
 
 void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation operation) {
   const json id = request.id;
+  // The new process has the tenants as they are now.
+  const bool hands_over = std::holds_alternative<HandOver>(operation);
+  if (handing_over_.load()) return reply(peer, error_message(id, handover_error()));
+  if (hands_over) handing_over_.store(true);
   Job job;
   job.name = request.op;
   job.run = [this, peer, id, operation = std::move(operation)] {
@@ -210,10 +245,12 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
       reply(peer, progress_message(id, stage, fraction));
     };
     const auto result = dispatcher_->run(operation, progress);
+    if (std::holds_alternative<HandOver>(operation) && !result) handing_over_.store(false);
     reply(peer, result ? ok_message(id, *result) : error_message(id, result.error()));
   };
   job.refuse = [this, peer, id] { reply(peer, error_message(id, stopping_error())); };
   if (jobs_.post(std::move(job), JobThread::Order::kLast)) return;
+  if (hands_over) handing_over_.store(false);
   const JobThreadStatus status = jobs_.status();
   const Error busy{Code::kUnavailable,
                    fmt::format("{} operations wait for '{}' to finish: try again later",
@@ -232,13 +269,36 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const
                                         std::move(groups), std::move(sockets), std::move(outbox))));
 }
 
+Result<std::unique_ptr<Server>> Server::open_beside(const ServerOptions& options,
+                                                    const Clock& clock) {
+  ITIF_ASSIGN(auto registry, Registry::open_copy(options.state_dir));
+  ITIF_ASSIGN(auto records, registry->load());
+  ITIF_ASSIGN(auto groups, registry->load_groups());
+  ITIF_ASSIGN(auto outbox, Outbox::make());
+  return std::unique_ptr<Server>(
+      new Server(std::make_unique<Impl>(options, clock, std::move(registry), std::move(records),
+                                        std::move(groups), nullptr, std::move(outbox))));
+}
+
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 void Server::attach(Appliance& appliance, const Documents& documents) {
   impl_->attach(appliance, documents);
 }
+void Server::use_handover(Handover& handover) {
+  impl_->use_handover(handover);
+}
 void Server::start() {
   impl_->start();
+}
+Status Server::take_over() {
+  return impl_->take_over();
+}
+Status Server::release() {
+  return impl_->release();
+}
+Status Server::take_back() {
+  return impl_->take_back();
 }
 bool Server::wait_restored(uint64_t timeout_ns) {
   return impl_->wait_restored(timeout_ns);

@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "control/appliance.h"
 #include "control/documents.h"
+#include "control/handover.h"
 #include "control/server_options.h"
 
 namespace itif::control {
@@ -35,15 +36,29 @@ class Server {
   // Errors: those of Registry::open; kUnavailable (another server listens, or the TCP port is
   // taken), kPermission, kInvalidArgument (endpoints, key files), one line each with the remedy.
   static Result<std::unique_ptr<Server>> open(const ServerOptions& options, const Clock& clock);
+  // As open(), beside the server of another process that holds the registry and the endpoints: the
+  // tenants are those of a copy of the registry, and nobody can send requests until take_over().
+  static Result<std::unique_ptr<Server>> open_beside(const ServerOptions& options,
+                                                     const Clock& clock);
   ~Server();  // stop()
 
   // Passes the registered tenants to the appliance, which refuses their requests with not_admitted
   // until they are admitted. Both must outlive stop(). REQUIRES: called once, before
   // start().
   void attach(Appliance& appliance, const Documents& documents);
+  // Sets the object that runs handovers. REQUIRES: called after attach(), before start().
+  void use_handover(Handover& handover);
   // Starts answering. The job thread first admits every tenant of the registry; one that cannot be
   // admitted is logged and listed as "failed". REQUIRES: called once.
   void start();
+  // Opens the registry and binds the endpoints, which the other process has released, and starts
+  // answering. Errors: those of open(). REQUIRES: open_beside(), start() were called.
+  Status take_over();
+  // Releases the registry and the endpoints for another process. Open connections are served until
+  // stop(). Job thread, in Handover::run.
+  Status release();
+  // Takes the registry and the endpoints back after release(). Job thread, in Handover::run.
+  Status take_back();
   // Blocks until every tenant of the registry is admitted or failed; false after timeout_ns.
   bool wait_restored(uint64_t timeout_ns);
   // Shuts down: ends the running operation early, refuses waiting ones, and drains the appliance.

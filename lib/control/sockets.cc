@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <utility>
 
 #include "base/log.h"
 #include "control/curve.h"
@@ -18,6 +20,7 @@ constexpr int kQueuedMessages = 1000;  // per connection and direction
 constexpr int kLingerMs = 500;
 constexpr int kHeartbeatMs = 5000;  // finds dead TCP peers
 constexpr int kMaxPerTurn = 64;
+constexpr const char* kReleased = ".handed-over";  // after a socket file's name
 constexpr std::string_view kStatsTopic = "stats";
 
 // Bounds the queues, and the frame length that libzmq allocates when a peer announces it.
@@ -30,29 +33,67 @@ void set_limits(zmq::socket_t& socket) {
 
 }  // namespace
 
-Result<std::unique_ptr<Sockets>> Sockets::bind(const ServerOptions& options) try {
+Result<std::unique_ptr<Sockets>> Sockets::bind(const ServerOptions& options) {
+  return make(options, false);
+}
+
+Result<std::unique_ptr<Sockets>> Sockets::bind_after(const ServerOptions& options) {
+  return make(options, true);
+}
+
+Result<std::unique_ptr<Sockets>> Sockets::make(const ServerOptions& options, bool after) try {
   std::unique_ptr<Sockets> sockets(new Sockets);
+  sockets->after_ = after;
   // The handler is made before any socket is bound and destroyed after all are closed (order of the
   // members): without a handler libzmq accepts every TCP client.
   sockets->zap_.emplace(sockets->context_, options.tcp_endpoint.empty()
                                                ? std::string()
                                                : options.authorized_keys_file);
-  sockets->routers_.emplace_back(sockets->context_, zmq::socket_type::router);
-  set_limits(sockets->routers_.back());
-  ITIF_TRY(sockets->bind_ipc(sockets->routers_.back(), options.endpoint));
-  if (!options.tcp_endpoint.empty()) ITIF_TRY(sockets->bind_tcp(options));
+  for (size_t i = 0; i < (options.tcp_endpoint.empty() ? 1 : 2); ++i)
+    set_limits(sockets->routers_.emplace_back(sockets->context_, zmq::socket_type::router));
   if (!options.events_endpoint.empty()) {
     sockets->publisher_.emplace(sockets->context_, zmq::socket_type::xpub);
     set_limits(*sockets->publisher_);
-    ITIF_TRY(sockets->bind_ipc(*sockets->publisher_, options.events_endpoint));
   }
+  ITIF_TRY(sockets->bind_all(options));
   return sockets;
 } catch (const zmq::error_t& e) {
   return fail(Code::kInternal, fmt::format("control: ZeroMQ: {}", e.what()));
 }
 
 Sockets::~Sockets() {
-  for (const std::string& path : socket_files_) ::unlink(path.c_str());
+  for (const std::string& path : socket_files_)
+    ::unlink((released_ ? path + kReleased : path).c_str());
+}
+
+Status Sockets::bind_all(const ServerOptions& options) {
+  ITIF_TRY(bind_ipc(routers_[0], options.endpoint));
+  if (routers_.size() > 1) ITIF_TRY(bind_tcp(routers_[1], options));
+  if (publisher_) ITIF_TRY(bind_ipc(*publisher_, options.events_endpoint));
+  return {};
+}
+
+void Sockets::try_tcp() {
+  if (zmq_bind(routers_[1].handle(), waiting_tcp_endpoint_.c_str()) == 0)
+    log::info("control: {} is this process's now", std::exchange(waiting_tcp_endpoint_, {}));
+}
+
+Status Sockets::release_endpoints() {
+  released_ = true;
+  for (const std::string& path : socket_files_)
+    if (::rename(path.c_str(), (path + kReleased).c_str()) != 0)
+      return fail(Code::kPermission, fmt::format("cannot rename {}: {}", path, errno_text(errno)));
+  return {};
+}
+
+Status Sockets::take_back_endpoints() {
+  Status status;
+  for (const std::string& path : socket_files_)
+    if (::rename((path + kReleased).c_str(), path.c_str()) != 0 && errno != ENOENT)
+      status = fail(Code::kPermission,
+                    fmt::format("cannot rename {}{}: {}", path, kReleased, errno_text(errno)));
+  released_ = false;
+  return status;
 }
 
 Status Sockets::bind_ipc(zmq::socket_t& socket, const std::string& endpoint) {
@@ -70,7 +111,7 @@ Status Sockets::bind_ipc(zmq::socket_t& socket, const std::string& endpoint) {
   return {};
 }
 
-Status Sockets::bind_tcp(const ServerOptions& options) {
+Status Sockets::bind_tcp(zmq::socket_t& socket, const ServerOptions& options) {
   const std::string& endpoint = options.tcp_endpoint;
   if (!endpoint.starts_with("tcp://"))
     return fail(Code::kInvalidArgument,
@@ -85,14 +126,16 @@ Status Sockets::bind_tcp(const ServerOptions& options) {
   if (authorized.empty())
     log::warning("{} lists no key: no client can connect over TCP yet",
                  options.authorized_keys_file);
-  zmq::socket_t& socket = routers_.emplace_back(context_, zmq::socket_type::router);
-  set_limits(socket);
   socket.set(zmq::sockopt::ipv6, true);
   socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
   socket.set(zmq::sockopt::curve_server, true);
   socket.set(zmq::sockopt::curve_secretkey, zmq::buffer(keys.secret_key));
   socket.set(zmq::sockopt::zap_domain, std::string(ZapHandler::kDomain));
   if (zmq_bind(socket.handle(), endpoint.c_str()) == 0) return {};
+  if (after_ && zmq_errno() == EADDRINUSE) {
+    waiting_tcp_endpoint_ = endpoint;
+    return {};
+  }
   switch (const int error = zmq_errno()) {
     case EADDRINUSE:
       return fail(Code::kUnavailable,

@@ -28,6 +28,18 @@ class Sockets {
   static Result<std::unique_ptr<Sockets>> bind(const ServerOptions& options);
   ~Sockets();
 
+  // As bind(), after another process has released its endpoints. It has the TCP port until it ends:
+  // call try_tcp() until then.
+  static Result<std::unique_ptr<Sockets>> bind_after(const ServerOptions& options);
+  bool waits_for_tcp() const { return !waiting_tcp_endpoint_.empty(); }
+  void try_tcp();
+
+  // Renames the socket files, so that another process can make its own. Connections and the TCP
+  // port stay: libzmq's unbind would end the connections. Any thread.
+  Status release_endpoints();
+  // Undoes release_endpoints(). Any thread. Errors: kPermission.
+  Status take_back_endpoints();
+
   // OnRequest gets a request's single frame; OnGarbage is called if there is not exactly one.
   using OnRequest = std::function<void(const Peer& peer, std::string_view bytes)>;
   using OnGarbage = std::function<void(const Peer& peer, size_t num_frames)>;
@@ -43,15 +55,20 @@ class Sockets {
  private:
   Sockets() = default;
   Status bind_ipc(zmq::socket_t& socket, const std::string& endpoint);
-  Status bind_tcp(const ServerOptions& options);
+  Status bind_tcp(zmq::socket_t& socket, const ServerOptions& options);
+  Status bind_all(const ServerOptions& options);
+  static Result<std::unique_ptr<Sockets>> make(const ServerOptions& options, bool after);
   void receive_request(size_t router, const OnRequest& on_request, const OnGarbage& on_garbage);
   void receive_subscriptions();
 
   zmq::context_t context_{1};
   std::optional<ZapHandler> zap_;
-  std::vector<zmq::socket_t> routers_;
+  std::vector<zmq::socket_t> routers_;  // ipc, then TCP if configured
   std::optional<zmq::socket_t> publisher_;
   std::vector<std::string> socket_files_;
+  bool released_ = false;               // the files have other names
+  bool after_ = false;                  // another process may have the TCP port
+  std::string waiting_tcp_endpoint_;    // another process has the port; empty: none
   std::set<std::string> stats_topics_;  // subscriptions that match "stats"
 };
 

@@ -23,6 +23,7 @@ void add_figure_commands(CommandLine& line);  // stats, drops, device, health, e
 // tenant stages, bottleneck, trace. REQUIRES: add_tenant_commands() was called.
 void add_watch_commands(CommandLine& line);
 void add_drain_commands(CommandLine& line);  // drain, undrain
+void add_handover_command(CommandLine& line);
 void add_infer_command(CommandLine& line);   // infer
 void add_local_commands(CommandLine& line);  // keygen, config check, completion
 

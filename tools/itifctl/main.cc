@@ -85,6 +85,7 @@ int run(int argc, char** argv) {
   add_figure_commands(line);
   add_watch_commands(line);
   add_drain_commands(line);
+  add_handover_command(line);
   add_infer_command(line);
   add_local_commands(line);
   // After all subcommands are made: they would inherit the footer.

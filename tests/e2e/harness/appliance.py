@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .leftovers import remove_dpdk_files
 from .namespaces import SERVER_IPV4, SERVER_IPV6
+from .processes import AdoptedProcess, adopt_orphans
 
 BUILD = Path(os.environ.get("ITIF_BUILD_DIR") or Path(__file__).parents[3] / "build")
 HUGEPAGES = os.environ.get("ITIF_HUGEPAGES") == "yes"
@@ -100,6 +101,7 @@ class Appliance:
         """Starts the process without waiting until it is ready."""
         if write_config:
             self.write_config()
+        adopt_orphans()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 ("ip", "netns", "exec", self.namespaces.server, *prefix, *self.itifd()),
@@ -153,10 +155,24 @@ class Appliance:
             self.process.kill()
             self.process.wait()
 
+    def adopt(self, pid):
+        """Continues with a process that a handover started."""
+        self.process = AdoptedProcess(pid)
+
+    def handover(self, *options, link="up"):
+        """Hands over to a new process, which is this appliance's from then on. Returns itifctl's answer."""
+        answer = self.ctl_json("handover", *options)
+        assert self.process.wait(20) == 0, self.log()[-4000:]
+        self.adopt(answer["pid"])
+        status = self.ctl("health", check=False).returncode
+        assert status == 0 or (link == "down" and status == UNHEALTHY), self.log()[-4000:]
+        return answer
+
     def forget(self):
         """Kills the process if it runs, and removes the files that a killed DPDK process leaves."""
         self.kill()
-        remove_dpdk_files(self.prefix)
+        for prefix in (self.prefix, f"{self.prefix}-handover"):
+            remove_dpdk_files(prefix)
 
     # ---- itifctl
 

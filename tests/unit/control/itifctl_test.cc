@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <thread>
@@ -201,6 +202,14 @@ TEST_F(ItifctlTest, UnhealthyHasAnExitCode) {
   EXPECT_TRUE(has(good({"tenant", "list"}), "misshapen"));
 }
 
+TEST_F(ItifctlTest, HandsOver) {
+  start();
+  EXPECT_TRUE(has(good({"handover", "--binary", "new", "--within", "5s"}), "process 4711"));
+  EXPECT_EQ(handover_.asked.binary, std::filesystem::absolute("new"))
+      << "itifd's folder is another";
+  EXPECT_EQ(handover_.asked.timeout_ns, 5'000'000'000u);
+}
+
 TEST_F(ItifctlTest, Drains) {
   start();
   EXPECT_TRUE(has(good({"drain", "--within", "2s"}), "drained"));
@@ -232,6 +241,7 @@ TEST_F(ItifctlTest, CompletesCommandsOptionsAndTenantNames) {
   EXPECT_EQ(complete({"tenant", "add", "x", "--auth", ""}), "full\nheader\nnone\n");
   EXPECT_EQ(complete({"tenant", "add", "x", "--model", ""}), ":dirs\n");
   EXPECT_EQ(complete({"config", "check", ""}), ":files\n");
+  EXPECT_EQ(complete({"handover", "--binary", ""}), ":files\n");
   EXPECT_EQ(complete({"tenant", "add", "x", "--quo"}), "--quota-rps\n");
   EXPECT_EQ(complete({"tenant", "add", "x", "--js"}), "--json\n");
   EXPECT_EQ(complete({"completion", ""}), "bash\nzsh\n");
@@ -269,6 +279,7 @@ TEST_F(ItifctlTest, EveryCommandHasHelpWithAnExample) {
                                              {"events"},
                                              {"drain"},
                                              {"undrain"},
+                                             {"handover"},
                                              {"infer"},
                                              {"keygen"},
                                              {"config", "check"},

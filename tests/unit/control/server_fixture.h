@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,6 +19,22 @@
 namespace itif::control {
 
 constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // of a call; reached only through a defect
+
+// Succeeds at once, or calls what a test sets.
+struct FakeHandover final : Handover {
+  std::function<Result<nlohmann::json>()> body = [] {
+    return nlohmann::json{{"pid", 4711}, {"in_flight", 0}, {"drained", true}};
+  };
+  std::atomic<bool> cancelled{false};
+  HandOver asked;
+
+  Result<nlohmann::json> run(const HandOver& operation, const Progress& progress) override {
+    asked = operation;
+    progress("starting", 0);
+    return body();
+  }
+  void cancel() noexcept override { cancelled.store(true); }
+};
 
 class ServerFixture : public ::testing::Test {
  protected:
@@ -54,6 +72,7 @@ class ServerFixture : public ::testing::Test {
     server_ = std::move(*server);
     if (!appliance_) appliance_ = std::make_unique<FakeAppliance>();
     server_->attach(*appliance_, *appliance_);
+    server_->use_handover(handover_);
     server_->start();
     if (restored) {
       ASSERT_TRUE(server_->wait_restored(kTestTimeoutNs));
@@ -92,6 +111,7 @@ class ServerFixture : public ::testing::Test {
   VirtualClock clock_{1'700'000'000'000'000'000};
   SystemClock system_clock_;
   ServerOptions options_;
+  FakeHandover handover_;
   std::unique_ptr<FakeAppliance> appliance_;
   std::unique_ptr<Server> server_;
 };

@@ -1,0 +1,166 @@
+#include "serving/handover.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "net/devices.h"
+#include "serving/service_manager.h"
+
+namespace itif::serving {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kDefaultTimeoutNs = 600'000'000'000;
+constexpr int kPollMs = 20;
+
+}  // namespace
+
+Inheritance ProcessHandover::inheritance() const {
+  Inheritance inheritance;
+  inheritance.token_secret = parts_.plane.shared().token_secret;
+  inheritance.file_prefix = net::file_prefix(options_.eal_args);
+  inheritance.has_hugepages = options_.has_hugepages;
+  for (const TenantInfo& tenant : parts_.service.list())
+    if (tenant.condition != tenant::Condition::kLoaded)
+      inheritance.failed_tenants.push_back(tenant.record.id);
+  for (size_t i = 0; i < parts_.config.ports.size(); ++i) {
+    const config::Port& port = parts_.config.ports[i];
+    inheritance.ports.push_back(
+        {port.device, port.num_queues, port.mtu, parts_.plane.ports()[i]->info()});
+  }
+  return inheritance;
+}
+
+bool ProcessHandover::shares_ports() const {
+  return std::ranges::all_of(parts_.plane.ports(), [](const auto& port) {
+    return net::can_be_shared(port->info().driver);
+  });
+}
+
+Result<json> ProcessHandover::run(const control::HandOver& operation,
+                                  const control::Progress& progress) {
+  for (const auto& port : parts_.plane.ports())
+    if (port->info().driver == "net_pcap")
+      return fail(Code::kUnsupported,
+                  fmt::format("port {} replays a capture: a new process would replay it again",
+                              port->info().device));
+  const uint64_t timeout_ns = operation.timeout_ns.value_or(kDefaultTimeoutNs);
+  give_up_ns_ = parts_.clock.now_ns() + timeout_ns;
+  const std::string& binary = operation.binary.empty() ? options_.program : operation.binary;
+  const std::string& config = operation.config.empty() ? options_.config_file : operation.config;
+  log::info("handover: starting {} --config {}", binary, config);
+  auto process = NewProcess::start({binary, config, options_.cpus});
+  Undo undone;
+  Result<json> result = process ? run_with(**process, progress, undone)
+                                : Result<json>(std::unexpected(process.error()));
+  if (result) {
+    (*process)->release();
+    done_.store(true);
+    parts_.end();
+    return result;
+  }
+  // Ends the new process, which may hold the ports and the registry.
+  if (process) process->reset();
+  const Error error = undo(undone, result.error());
+  log::error("handover: {}", error.message);
+  return std::unexpected(error);
+}
+
+Result<json> ProcessHandover::run_with(NewProcess& process, const control::Progress& progress,
+                                       Undo& undo) {
+  progress("starting", 0);
+  process.channel().send("hello", to_json(inheritance()));
+  ITIF_TRY(wait_for(process, "loaded", progress));
+
+  progress("switching", 0);
+  uint64_t in_flight = 0;
+  const bool shares = shares_ports();
+  const uint64_t drain_ns = parts_.config.drain_timeout_ns;
+  if (!shares) {
+    undo.intake = true;
+    in_flight = parts_.service.stop_accepting(tenant::Intake::kIgnore, drain_ns);
+    undo.ports = true;
+    ITIF_TRY(parts_.plane.detach_ports());
+  }
+  process.channel().send("open");
+  ITIF_TRY(wait_for(process, "opened", progress));
+  undo.intake = true;
+  if (shares) parts_.service.stop_accepting(tenant::Intake::kIgnore, 0);
+  undo.server = true;
+  ITIF_TRY(parts_.server.release());
+  undo.metrics = true;
+  parts_.stop_metrics();
+  process.channel().send("serve");
+  ITIF_TRY(wait_for(process, "serving", progress));
+  notify_main_pid(process.pid());
+
+  progress("answering accepted requests", 0);
+  if (shares) in_flight = parts_.service.stop_accepting(tenant::Intake::kIgnore, drain_ns);
+  process.relay_output();
+  if (in_flight > 0)
+    log::warning("handover: {} requests were still in flight after {}", in_flight,
+                 format_duration_ns(drain_ns));
+  log::info("handover: process {} serves", process.pid());
+  return json{{"pid", process.pid()}, {"in_flight", in_flight}, {"drained", in_flight == 0}};
+}
+
+Status ProcessHandover::wait_for(NewProcess& process, const std::string& step,
+                                 const control::Progress& progress) {
+  for (;;) {
+    const HandoverChannel::Received received = process.channel().receive(kPollMs);
+    process.relay_output();
+    const json& message = received.message;
+    if (received.ended)
+      return fail(Code::kUnavailable,
+                  fmt::format("the new process {}: this one goes on", process.describe_end()));
+    if (received.step() == step) return {};
+    if (received.step() == "progress" && message.contains("fraction") &&
+        message["fraction"].is_number())
+      progress(message.value("stage", ""), message["fraction"].get<double>());
+    if (received.step() == "failed") {
+      const int code = message.value("code", static_cast<int>(Code::kInternal));
+      return fail(code >= 0 && code <= static_cast<int>(Code::kInternal) ? static_cast<Code>(code)
+                                                                         : Code::kInternal,
+                  fmt::format("the new process cannot take over: {}: this one goes on",
+                              message.value("message", "no reason given")));
+    }
+    if (cancelled_.load())
+      return fail(Code::kUnavailable, "the handover is cancelled: this process is stopping");
+    if (parts_.clock.now_ns() >= give_up_ns_) {
+      const std::string lines = process.last_lines();
+      return fail(Code::kUnavailable,
+                  fmt::format("the new process did not report '{}' in time: it is ended, and this "
+                              "one goes on (--within sets the time){}{}",
+                              step, lines.empty() ? "" : ": its last lines: ", lines));
+    }
+  }
+}
+
+Error ProcessHandover::undo(const Undo& undo, Error error) {
+  const auto note = [&error](const Status& status) {
+    if (!status) error.message += fmt::format("; and {}", status.error().message);
+  };
+  if (undo.ports) {
+    std::vector<std::string> devices = net::split_devices(parts_.config.eal.args).devices;
+    for (const auto& port : parts_.plane.ports())
+      for (std::string& device : devices)
+        if (device.substr(0, device.find(',')) == port->info().device)
+          device = net::with_mac(device, port->info().mac);
+    Status opened = net::attach_devices(devices);
+    if (opened) opened = parts_.plane.open_ports();
+    if (opened) opened = parts_.plane.start();
+    note(opened);
+  }
+  if (undo.intake) parts_.service.resume_from_drain();
+  if (undo.server) note(parts_.server.take_back());
+  if (undo.metrics) note(parts_.start_metrics());
+  return error;
+}
+
+}  // namespace itif::serving

@@ -1,0 +1,123 @@
+#include "serving/handover_channel.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <string_view>
+
+namespace itif::serving {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr size_t kMaxMessageBytes = 1 << 16;
+
+json to_json(const InheritedPort& port) {
+  const net::PortInfo& info = port.info;
+  return {{"device", port.device},
+          {"num_queues", port.num_queues},
+          {"mtu", port.mtu},
+          {"info",
+           {{"device", info.device},
+            {"driver", info.driver},
+            {"mac", info.mac},
+            {"num_queues", info.num_queues},
+            {"mtu", info.mtu},
+            {"ipv4_checksum", info.tx_offloads.ipv4_checksum},
+            {"udp_checksum", info.tx_offloads.udp_checksum},
+            {"rss", info.rss},
+            {"rx_checksums", info.rx_checksums},
+            {"partial_checksums", info.partial_checksums},
+            {"socket", info.socket}}}};
+}
+
+// Throws nlohmann's exceptions.
+InheritedPort port_from(const json& message) {
+  InheritedPort port;
+  message.at("device").get_to(port.device);
+  message.at("num_queues").get_to(port.num_queues);
+  message.at("mtu").get_to(port.mtu);
+  const json& from = message.at("info");
+  net::PortInfo& info = port.info;
+  from.at("device").get_to(info.device);
+  from.at("driver").get_to(info.driver);
+  from.at("mac").get_to(info.mac);
+  from.at("num_queues").get_to(info.num_queues);
+  from.at("mtu").get_to(info.mtu);
+  from.at("ipv4_checksum").get_to(info.tx_offloads.ipv4_checksum);
+  from.at("udp_checksum").get_to(info.tx_offloads.udp_checksum);
+  from.at("rss").get_to(info.rss);
+  from.at("rx_checksums").get_to(info.rx_checksums);
+  from.at("partial_checksums").get_to(info.partial_checksums);
+  from.at("socket").get_to(info.socket);
+  return port;
+}
+
+}  // namespace
+
+json to_json(const Inheritance& inheritance) {
+  json secret = json::array();
+  for (const std::byte byte : inheritance.token_secret)
+    secret.push_back(static_cast<unsigned>(byte));
+  json ports = json::array();
+  for (const InheritedPort& port : inheritance.ports) ports.push_back(to_json(port));
+  return {{"version", kVersion},
+          {"token_secret", std::move(secret)},
+          {"file_prefix", inheritance.file_prefix},
+          {"has_hugepages", inheritance.has_hugepages},
+          {"failed_tenants", inheritance.failed_tenants},
+          {"ports", std::move(ports)}};
+}
+
+Result<Inheritance> inheritance_from(const json& message) try {
+  if (message.at("version").get<int>() != kVersion)
+    return fail(
+        Code::kUnsupported,
+        fmt::format("the other process speaks version {} of the handover, this one {}: stop "
+                    "it and start this one",
+                    message.at("version").get<int>(), kVersion));
+  Inheritance inheritance;
+  const json& secret = message.at("token_secret");
+  if (secret.size() != inheritance.token_secret.size())
+    return fail(Code::kInvalidArgument, "the handover's token_secret has the wrong length");
+  for (size_t i = 0; i < secret.size(); ++i)
+    inheritance.token_secret[i] = static_cast<std::byte>(secret[i].get<uint8_t>());
+  message.at("file_prefix").get_to(inheritance.file_prefix);
+  message.at("has_hugepages").get_to(inheritance.has_hugepages);
+  message.at("failed_tenants").get_to(inheritance.failed_tenants);
+  const json& ports = message.at("ports");
+  if (!ports.is_array()) return fail(Code::kInvalidArgument, "the handover's ports are no array");
+  for (const json& port : ports) inheritance.ports.push_back(port_from(port));
+  return inheritance;
+} catch (const json::exception& e) {
+  return fail(Code::kInvalidArgument,
+              fmt::format("the other process's handover cannot be read: {}", e.what()));
+}
+
+bool HandoverChannel::send(const std::string& step, json fields) {
+  fields["step"] = step;
+  const std::string bytes = fields.dump(-1, ' ', false, json::error_handler_t::replace);
+  ssize_t sent;
+  do {
+    sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(bytes.size());
+}
+
+HandoverChannel::Received HandoverChannel::receive(int timeout_ms) {
+  pollfd waiting{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&waiting, 1, timeout_ms) <= 0) return {};
+  std::string bytes(kMaxMessageBytes, '\0');
+  const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+  if (got <= 0) return {.message = {}, .ended = true};
+  json message = json::parse(std::string_view(bytes).substr(0, static_cast<size_t>(got)), nullptr,
+                             /*allow_exceptions=*/false);
+  if (!message.is_object()) return {};
+  return {.message = std::move(message), .ended = false};
+}
+
+}  // namespace itif::serving

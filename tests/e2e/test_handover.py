@@ -1,0 +1,346 @@
+"""`itifctl handover`: a new itifd takes over from the running one. No request is lost; a failure changes nothing."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from harness.appliance import program
+from harness.clients import Golden, Traffic, connect, dropped, wait_until
+from harness.namespaces import CLIENT_IPV4, SERVER_IPV4
+from harness.processes import children_of
+
+F32 = 1e-4
+IDS = [101, 2000, 2001, 102]
+
+
+def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300):
+    """A load in the background that repeats unanswered requests; `finish` returns its report."""
+    report = appliance.directory / "loadgen.json"
+    report.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        (*enter, program("itif-loadgen"), SERVER_IPV4, "--tenants", str(appliance.directory / "tenants.json"),
+         "--rate", str(rate), "--requests", str(requests), "--lengths", "uniform:8-64", "--tries", "8",
+         "--refusal-retries", "0", "--timeout", "10s", "--quiet", "--json", str(report), *options),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def finish():
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        return json.loads(report.read_text(encoding="utf-8"))
+
+    return process, finish
+
+
+def nothing_lost(report):
+    total = report["total"]
+    assert total["answered"] == total["sent"] > 0 and total["lost"] == total["refused"] == 0, total
+
+
+def add_tenants(appliance, models, number=2):
+    added = [appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(number)]
+    (appliance.directory / "tenants.json").write_text(json.dumps(added), encoding="utf-8")
+    return added
+
+
+def floats(payload):
+    return struct.unpack(f"<{len(payload) // 4}f", payload)
+
+
+def same_answers(answers):
+    """The answers to the same tokens are equal, whichever process computed them."""
+    first = {}
+    for token, payload in answers:
+        before = first.setdefault(token, payload)
+        worst = max(abs(a - b) for a, b in zip(floats(before), floats(payload)))
+        assert worst <= F32, f"token {token}: off by {worst}"
+    return len(answers)
+
+
+@pytest.fixture
+def served(new_appliance):
+    """A running appliance over the veth that computes in f32."""
+    made = new_appliance()
+    made.sections["device"] = {"dtype": "f32"}
+    made.sections["batching"] = {"max_wait": "0s"}  # refuse nothing, even on a slow machine
+    made.sections["telemetry"] = {"log_level": "info"}
+    return made.start()
+
+
+def test_no_request_is_lost_over_veth(served, namespaces, models):
+    appliance = served
+    added = add_tenants(appliance, models)
+    appliance.ctl("tenant", "update", "t1", "--weight", "3", "--slo", "2s")
+    appliance.ctl("tenant", "update", "t1", "--model", str(models(seed=7)))
+    before = {each["name"]: each for each in appliance.ctl_json("tenant", "list")["tenants"]}
+    enter = ("ip", "netns", "exec", namespaces.client)
+    first = appliance.process.pid
+    with connect(namespaces, added[0]) as client, Traffic(client) as traffic:
+        traffic.wait_for(20)
+        process, finish = start_loadgen(appliance, enter=enter)
+        time.sleep(1)
+        answer = appliance.handover()
+        assert answer["pid"] != first and answer["drained"] and answer["in_flight"] == 0
+        assert process.poll() is None, "the load ended before the handover"
+        traffic.wait_for(20)
+        # A second one, from the process that took over.
+        again = appliance.handover()
+        assert again["pid"] not in (first, answer["pid"])
+        traffic.wait_for(20)
+        nothing_lost(finish())
+        traffic.stop()
+        assert not traffic.refusals and not traffic.losses, (traffic.refusals, traffic.losses)
+        assert same_answers(traffic.answers) > 60
+
+    after = {each["name"]: each for each in appliance.ctl_json("tenant", "list")["tenants"]}
+    assert after == before
+    # Changes are possible, and the registry has them.
+    appliance.add_tenant("later", models(seed=3))
+    appliance.ctl("tenant", "remove", "t0")
+    assert appliance.stop() == 0, appliance.log()[-3000:]
+    appliance.start()
+    assert {each["name"] for each in appliance.ctl_json("tenant", "list")["tenants"]} == {"t1", "later"}
+
+
+def test_no_request_is_lost_over_memif(new_appliance, models):
+    appliance = new_appliance()
+    appliance.sections["batching"] = {"max_wait": "0s"}
+    appliance.use_port("net_memif0", "role=server,rsize=11,socket-abstract=no,"
+                       f"socket={appliance.directory}/memif.sock")
+    appliance.start(link="down")
+    add_tenants(appliance, models)
+    process, finish = start_loadgen(
+        appliance, "--local-ip", CLIENT_IPV4, "--eal",
+        f"--no-pci --no-huge -m 256 --no-telemetry --file-prefix={appliance.prefix}-peer "
+        f"--vdev=net_memif0,role=client,rsize=11,socket-abstract=no,socket={appliance.directory}/memif.sock")
+    try:
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 100, "the load runs")
+        mac = appliance.ctl_json("health")["appliance"]["ports"][0]["mac"]
+        appliance.handover()
+        assert process.poll() is None, "the load ended before the handover"
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 100, "the new process answers")
+        assert appliance.ctl_json("health")["appliance"]["ports"][0]["mac"] == mac
+        nothing_lost(finish())
+    finally:
+        process.kill()
+        subprocess.run(("rm", "-rf", f"/var/run/dpdk/{appliance.prefix}-peer"), check=False)
+    wait_until(lambda: appliance.ctl("health", check=False).returncode == 1, "the peer has left")
+    appliance.handover(link="down")
+    assert appliance.stop() == 0, appliance.log()[-3000:]
+
+
+def goes_on(appliance, client, pid):
+    """The same process answers requests and control, and accepts changes."""
+    assert appliance.process.pid == pid and appliance.alive()
+    client.infer_tokens(IDS)
+    appliance.ctl("tenant", "update", "t0", "--weight", "2")
+    assert appliance.ctl_json("health")["status"] == "ok"
+
+
+def failing(appliance, *options, status=1):
+    result = appliance.ctl("handover", *options, check=False)
+    assert result.returncode == status, result.stdout + result.stderr
+    return result.stderr
+
+
+def script(appliance, name, text):
+    path = appliance.directory / name
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_failed_handover_changes_nothing(served, namespaces, models):
+    appliance = served
+    added = add_tenants(appliance, models, 1)
+    pid = appliance.process.pid
+    with connect(namespaces, added[0]) as client:
+        client.infer_tokens(IDS)
+        assert "cannot start /nonexistent/itifd: No such file" in failing(appliance, "--binary", "/nonexistent/itifd")
+        goes_on(appliance, client, pid)
+
+        broken = script(appliance, "broken", "echo the library is missing >&2; exit 1")
+        error = failing(appliance, "--binary", broken)
+        assert "exit status 1: the library is missing" in error, error
+        goes_on(appliance, client, pid)
+
+        sleeper = script(appliance, "sleeper", "exec sleep 100")
+        error = failing(appliance, "--binary", sleeper, "--within", "500ms")
+        assert "did not report 'loaded' in time" in error, error
+        goes_on(appliance, client, pid)
+
+        wrong = appliance.directory / "wrong.conf"
+        text = appliance.config_path.read_text(encoding="utf-8")
+        wrong.write_text(text + "nonsense = 1;\n", encoding="utf-8")
+        assert "nonsense" in failing(appliance, "--config", str(wrong))
+        wrong.write_text(text.replace("device = \"net_af_packet0\";", "device = \"net_af_packet0\"; mtu = 1400;"),
+                         encoding="utf-8")
+        error = failing(appliance, "--config", str(wrong))
+        assert "MTU of 1400" in error and "restart itifd" in error, error
+        goes_on(appliance, client, pid)
+        # A correct one still works.
+        appliance.handover()
+        client.infer_tokens(IDS)
+
+
+def test_a_tenant_that_does_not_load_fails_the_handover(served, namespaces, models):
+    appliance = served
+    added = add_tenants(appliance, models, 1)
+    directory = appliance.directory / "model"
+    subprocess.run(("cp", "-r", str(models(seed=9)), str(directory)), check=True)
+    appliance.add_tenant("moved", directory)
+    directory.rename(appliance.directory / "elsewhere")
+    pid = appliance.process.pid
+    with connect(namespaces, added[0]) as client:
+        error = failing(appliance)
+        assert "the model of tenant 'moved' cannot be loaded" in error, error
+        goes_on(appliance, client, pid)
+
+
+SLOW = """
+#include <sys/syscall.h>
+#include <unistd.h>
+int flock(int fd, int operation) {
+  usleep(1000000);
+  return (int)syscall(SYS_flock, fd, operation);
+}
+"""
+
+
+def slow_itifd(appliance):
+    """An itifd that takes seconds for the switch: for the registry's lock, and for each socket file."""
+    library = appliance.directory / "slow.so"
+    subprocess.run(("cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"), input=SLOW, text=True, check=True)
+    return script(appliance, "slow", f'LD_PRELOAD={library} exec {program("itifd")} "$@"')
+
+
+def start_handover(appliance, moment):
+    """Starts a handover and returns itifctl and the new process at `moment`: seconds, or "switch"."""
+    options = ("--binary", slow_itifd(appliance)) if moment == "switch" else ()
+    control = subprocess.Popen((*appliance.itifctl(), "--endpoint", appliance.endpoint, "handover", *options),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: children_of(appliance.process.pid), "the new process")
+    new = children_of(appliance.process.pid)[0]
+    if moment == "switch":  # the old process has released its endpoints
+        wait_until(Path(appliance.directory, "control.sock.handed-over").exists, "the switch", seconds=30)
+    else:
+        time.sleep(moment)
+    return control, new
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.2, 0.5, 1.0, "switch"])
+def test_killing_the_new_process_leaves_the_old_one_serving(served, namespaces, models, moment):
+    appliance = served
+    added = add_tenants(appliance, models, 1)
+    pid = appliance.process.pid
+    with connect(namespaces, added[0]) as client, Traffic(client) as traffic:
+        control, new = start_handover(appliance, moment)
+        os.kill(new, signal.SIGKILL)
+        _, error = control.communicate(timeout=60)
+        if control.returncode == 0:
+            pytest.skip("the new process had taken over before it was killed")
+        traffic.wait_for(5)
+        assert "signal 9" in error, error
+        traffic.wait_for(5)
+        traffic.stop()
+        assert not traffic.losses and not traffic.refusals
+        goes_on(appliance, client, pid)
+
+
+def test_memif_goes_back_to_the_old_process(new_appliance, namespaces, models):
+    """The new process fails when it has the port, the registry and the endpoints."""
+    appliance = new_appliance()
+    appliance.use_port("net_memif0", "role=server,rsize=11,socket-abstract=no,"
+                       f"socket={appliance.directory}/memif.sock")
+    appliance.sections["telemetry"]["prometheus"] = "127.0.0.1:19464"
+    appliance.start(link="down")
+    add_tenants(appliance, models, 1)
+    pid = appliance.process.pid
+    other = appliance.directory / "other.conf"
+    # This endpoint is opened after the others, so a busy port fails the handover there.
+    with namespaces.inside(namespaces.server):
+        busy = socket.create_server(("127.0.0.1", 19465))
+    other.write_text(appliance.config_path.read_text(encoding="utf-8").replace(":19464", ":19465"), encoding="utf-8")
+    socket_file = Path(appliance.directory, "memif.sock")
+    first = socket_file.stat().st_ino
+    error = failing(appliance, "--config", str(other))
+    busy.close()
+    assert "telemetry.prometheus" in error and "this one goes on" in error, error
+    assert socket_file.stat().st_ino != first, "the port was not passed on"
+    _, finish = start_loadgen(
+        appliance, "--local-ip", CLIENT_IPV4, "--eal",
+        f"--no-pci --no-huge -m 256 --no-telemetry --file-prefix={appliance.prefix}-peer "
+        f"--vdev=net_memif0,role=client,rsize=11,socket-abstract=no,socket={appliance.directory}/memif.sock",
+        requests=100)
+    try:
+        nothing_lost(finish())
+    finally:
+        subprocess.run(("rm", "-rf", f"/var/run/dpdk/{appliance.prefix}-peer"), check=False)
+    assert appliance.process.pid == pid and appliance.alive()
+    appliance.ctl("tenant", "update", "t0", "--weight", "2")
+    assert appliance.stop() == 0
+
+
+def test_changes_during_a_handover_are_refused(served, models):
+    appliance = served
+    add_tenants(appliance, models, 1)
+    sleeper = script(appliance, "sleeper", "exec sleep 100")
+    control = subprocess.Popen((*appliance.itifctl(), "--endpoint", appliance.endpoint, "handover",
+                                "--binary", sleeper, "--within", "3s"), stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: children_of(appliance.process.pid), "the new process")
+    assert appliance.ctl_json("health")["running"] == "handover"
+    for command in (("tenant", "update", "t0", "--weight", "2"), ("handover",)):
+        result = appliance.ctl(*command, check=False)
+        assert result.returncode == 1 and "a handover to another process runs" in result.stderr, result.stderr
+    control.communicate(timeout=30)
+    assert control.returncode == 1
+    appliance.ctl("tenant", "update", "t0", "--weight", "2")
+    # SIGTERM ends a handover and the process that it started.
+    control = subprocess.Popen((*appliance.itifctl(), "--endpoint", appliance.endpoint, "handover",
+                                "--binary", sleeper), stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: children_of(appliance.process.pid), "the new process")
+    new = children_of(appliance.process.pid)[0]
+    assert appliance.stop() == 0
+    control.communicate(timeout=30)
+    assert not Path(f"/proc/{new}").exists()
+
+
+@pytest.mark.parametrize("moment", [0.3, 0.8, "switch"])
+def test_killing_the_old_process_loses_no_state(served, namespaces, models, moment):
+    appliance = served
+    added = add_tenants(appliance, models, 2)
+    control, new = start_handover(appliance, moment)
+    appliance.kill()
+    control.communicate(timeout=60)
+    appliance.adopt(new)
+    if moment == "switch":
+        wait_until(lambda: appliance.ctl("health", check=False).returncode == 0, "the new process goes on")
+    else:
+        assert appliance.process.wait(20) == 1, "the new process ends, too"
+        appliance.start()
+    assert [each["name"] for each in appliance.ctl_json("tenant", "list")["tenants"]] == ["t0", "t1"]
+    with connect(namespaces, added[0]) as client:
+        client.infer_tokens(IDS)
+    appliance.ctl("tenant", "update", "t0", "--weight", "2")
+    assert appliance.stop() == 0
+
+
+def test_tokens_stay_valid(new_appliance, namespaces):
+    appliance = new_appliance()
+    appliance.sections["device"] = {"dtype": "f32"}
+    appliance.sections["data_plane"]["require_token"] = True
+    appliance.start()
+    golden = Golden("plain-f32")
+    with connect(namespaces, appliance.add_tenant("t", golden.directory)) as client:
+        golden.check(client, golden.cases[0], F32)
+        token = client.token
+        assert token != 0
+        appliance.handover()
+        golden.check(client, golden.cases[0], F32)
+        assert client.token == token and dropped(appliance, "token_required") == 0
+    assert appliance.stop() == 0

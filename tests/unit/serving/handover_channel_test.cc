@@ -1,0 +1,83 @@
+#include "serving/handover_channel.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+namespace itif::serving::test {
+namespace {
+
+using nlohmann::json;
+
+Inheritance example() {
+  Inheritance inheritance;
+  inheritance.token_secret[0] = std::byte{255};
+  inheritance.file_prefix = "itif";
+  inheritance.has_hugepages = true;
+  inheritance.failed_tenants = {3, 5};
+  InheritedPort& port = inheritance.ports.emplace_back();
+  port.device = "net_memif0";
+  port.num_queues = 2;
+  port.mtu = 9000;
+  port.info.driver = "net_memif";
+  port.info.mac = {2, 0, 0, 0, 0, 1};
+  port.info.tx_offloads.udp_checksum = true;
+  return inheritance;
+}
+
+struct Pair {
+  Pair() {
+    int sockets[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets), 0);
+    a = std::make_unique<HandoverChannel>(control::Descriptor(sockets[0]));
+    b = std::make_unique<HandoverChannel>(control::Descriptor(sockets[1]));
+  }
+  std::unique_ptr<HandoverChannel> a, b;
+};
+
+TEST(HandoverChannel, CarriesTheInheritance) {
+  Pair pair;
+  const Inheritance sent = example();
+  ASSERT_TRUE(pair.a->send("hello", to_json(sent)));
+  const auto received = pair.b->receive(1000);
+  ASSERT_EQ(received.step(), "hello");
+  const auto got = inheritance_from(received.message);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(to_json(*got), to_json(sent));
+  EXPECT_EQ(got->token_secret, sent.token_secret);
+}
+
+TEST(HandoverChannel, NoticesTheEndOfTheOtherProcess) {
+  Pair pair;
+  EXPECT_FALSE(pair.a->receive(0).ended);
+  pair.b->send("loaded");
+  pair.b.reset();
+  EXPECT_EQ(pair.a->receive(1000).step(), "loaded") << "what it said before is not lost";
+  EXPECT_TRUE(pair.a->receive(1000).ended);
+  EXPECT_FALSE(pair.a->send("open"));
+}
+
+TEST(HandoverChannel, SkipsGarbage) {
+  Pair pair;
+  ASSERT_EQ(::send(pair.a->descriptor(), "{broken", 7, 0), 7);
+  ASSERT_EQ(::send(pair.a->descriptor(), "[1]", 3, 0), 3);
+  EXPECT_EQ(pair.b->receive(100).step(), "");
+  EXPECT_EQ(pair.b->receive(100).step(), "");
+  EXPECT_FALSE(pair.b->receive(0).ended);
+}
+
+TEST(HandoverChannel, RefusesIncompleteInheritances) {
+  const json whole = to_json(example());
+  for (const auto& [name, value] : whole.items()) {
+    json less = whole;
+    less.erase(name);
+    EXPECT_FALSE(inheritance_from(less)) << name;
+    less[name] = json::object();
+    EXPECT_FALSE(inheritance_from(less)) << name;
+  }
+  json other = whole;
+  other["version"] = 2;
+  EXPECT_EQ(inheritance_from(other).error().code, Code::kUnsupported);
+}
+
+}  // namespace
+}  // namespace itif::serving::test
