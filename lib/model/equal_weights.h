@@ -4,8 +4,9 @@
 // share memory. Slots also have an order: neighbours have as many equal weights as possible, so
 // that their rows are adjacent in a batch.
 //
-// One thread at a time adds and removes slots. Launches read the numbers of slots that they name, which
-// nobody changes meanwhile. Any thread may read the order, which changes as slots come and go.
+// One thread at a time adds and removes slots. Launches read the numbers of slots that they name,
+// which nobody changes meanwhile. Any thread may read the order, which changes when slots come and
+// go.
 #pragma once
 
 #include <atomic>

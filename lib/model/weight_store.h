@@ -13,7 +13,7 @@
 //
 // Threads: any. Several threads load models at the same time. A model that may share weights with
 // one that another thread loads waits for the end of that load (match()). The slabs' addresses do
-// not change, and slab(), view() and order_of() take no lock, so the executor serves the other slots
+// not change. slab(), view() and order_of() take no lock, so the executor serves the other slots
 // meanwhile.
 #pragma once
 
@@ -162,7 +162,7 @@ class WeightStore {
   std::vector<uint32_t> num_holders_;                        // by slot
   std::vector<WeightContents> contents_;                     // by slot; empty: unknown
   std::vector<const Claim*> claims_;                         // of loads that compare or load
-  // Of the slots that have holders. Its numbers and order are also read without the lock.
+  // Knows the slots that have holders. Its numbers and order are also read without the lock.
   EqualWeights equal_;
 };
 
