@@ -57,6 +57,8 @@ class Launcher {
   LaunchLog& log() const { return *log_; }
   DType activation() const { return activation_; }
   const Processors& processors() const { return processors_; }
+  // Sizes the grids of later launches for other multiprocessors.
+  void use_processors(const Processors& processors) { processors_ = processors; }
   cudaError_t error() const { return error_; }
   // Returns the first error and clears it.
   cudaError_t take_error() const { return std::exchange(error_, cudaSuccess); }

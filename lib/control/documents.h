@@ -85,7 +85,9 @@ class Documents {
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
   // Reasons with a count of 0 are left out. received = forwarded + held + Σ dropped.
   virtual nlohmann::json drops() const = 0;
-  // {kind, name, dtype, threads, memory_bytes, available_bytes, reason, state: "ok"|"failed"}
+  // {kind, name, dtype, threads, memory_bytes, available_bytes, reason,
+  //  shares: "time"|"processors"|"priority"|"none", slices: "turns"|"green-contexts"|"priorities"|
+  //  "none", slice_steps, state: "ok"|"failed"}
   virtual nlohmann::json device() const = 0;
   // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers,
   //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}

@@ -25,6 +25,7 @@ enum class Division : uint8_t {
   kNone,        // nothing: streams have no shares
   kTime,        // the time while other streams compute; streams compute in turns
   kProcessors,  // the multiprocessors, at all times
+  kPriority,    // nothing in parts: launches of streams with larger shares start first
 };
 
 struct DeviceInfo {
@@ -40,6 +41,9 @@ struct DeviceInfo {
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
   Division division = Division::kNone;
+  // How shares are kept: "turns" (host), "green-contexts", "priorities" (CUDA), "none".
+  std::string slices = "none";
+  uint32_t slice_steps = 0;  // different slices that a stream can have, from small to large; 0: any
   // The modes in which the device can run the GEMMs of several ranges. Their speeds may differ.
   std::vector<kernels::GemmMode> gemm_modes = {kernels::GemmMode::kSequential,
                                                kernels::GemmMode::kConcurrent};
@@ -108,10 +112,12 @@ struct StreamLimits {
 // stream.
 struct Share {
   // CPUs for the stream's thread and the compute pool that it starts; empty: all CPUs of the
-  // process. A GPU's stream computes on all its multiprocessors.
+  // process. No effect on a GPU's computing.
   std::vector<unsigned> cpus = {};
-  // Part of the time of these CPUs while other streams compute on them, in percent. It counts in
-  // proportion to theirs: 100 each halves the time of two. 0: the default, 100.
+  // In percent. Host: part of the time of these CPUs while other streams compute on them. It counts
+  // in proportion to theirs: 100 each halves the time of two. 0: the default, 100. GPU: part of its
+  // multiprocessors, rounded to steps (DeviceInfo::slice_steps); if the streams' parts exceed 100,
+  // they shrink in proportion. 0: the stream has no part of its own; it uses the whole GPU.
   double percent = 0;
 };
 
@@ -219,9 +225,15 @@ class Stream {
   // StreamOptions::shares_cpus, and on devices that do not compute on CPUs. Call it rarely: a
   // switch wakes another thread.
   virtual void sleep_early(bool) noexcept {}
-  // Changes the stream's Share::percent, from one of the next launches on. Any thread. Does nothing
-  // on devices whose streams have no share of the time.
+  // Changes the stream's Share::percent, from one of the next launches on; CUDA: from the next
+  // batch on. Any thread. Does nothing on devices whose streams have no shares.
   virtual void set_percent(double) noexcept {}
+  struct Slice {
+    uint32_t processors = 0;  // multiprocessors that launches run on; 0: all of the device
+    uint64_t switches = 0;    // to another slice, so far: graphs are captured for each slice
+  };
+  // The slice of the latest launches. Call it from the thread that owns the stream.
+  virtual Slice slice() const noexcept { return {}; }
   // Ends a graph segment: the launches since the last call are captured and replayed as one graph.
   virtual void end_graph_segment() {}
   // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder
@@ -284,6 +296,9 @@ struct DeviceOptions {
   // Attention kernels on a GPU: itif, cudnn or cudnn-only. With cudnn, itif's kernels run what
   // cuDNN does not support; with cudnn-only that fails.
   std::string attention = "itif";
+  // How a GPU keeps the streams' shares: auto (the first that works), green-contexts, priorities or
+  // none.
+  std::string slices = "auto";
   uint32_t num_threads = 0;       // host: compute threads; 0: one per core
   size_t memory_limit_bytes = 0;  // for buffers and slabs together; 0: the machine's memory
 };

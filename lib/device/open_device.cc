@@ -38,6 +38,11 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
                 fmt::format("attention cudnn needs a GPU, but the device is the host ({}): "
                             "use attention itif",
                             info.reason));
+  if (info.kind == "host" && options.slices != "auto")
+    return fail(
+        Code::kUnsupported,
+        fmt::format("slices {} need a GPU, but the device is the host ({}): use slices auto",
+                    options.slices, info.reason));
   if (info.kind == "host" && options.ordinal != 0)
     return fail(
         Code::kUnsupported,

@@ -211,7 +211,12 @@ void GroupStage::choose_waiting() noexcept {
 }
 
 // Captures one graph bucket per idle poll, so that a new request waits for at most one capture.
+// Graphs belong to a slice of the device: after a change of the share they are captured again,
+// unless the stream has kept them.
 size_t GroupStage::warm_up() noexcept {
+  if (share_changed_.load(std::memory_order_relaxed) &&
+      share_changed_.exchange(false, std::memory_order_acquire))
+    next_bucket_ = 0;
   if (next_bucket_ >= group_->num_buckets() || executor_->num_executing() > 0 || device_failed())
     return 0;
   Status made = group_->warm_up(*stream_, next_bucket_++);

@@ -101,6 +101,7 @@ class GroupStage final : private runtime::CompletionSink {
   void set_share(double percent) noexcept {
     options_.share.percent = percent;
     stream_->set_percent(percent);
+    share_changed_.store(true, std::memory_order_release);
   }
 
   // Continues on another share of the device after the running batches; requests wait meanwhile. On
@@ -155,6 +156,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::optional<pipeline::GroupInbox> inbox_;
   RecentBatches recent_batches_;
   size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead
+  std::atomic<bool> share_changed_{false};
   SpinChoice spin_choice_;
   std::atomic<StageTask*> task_{nullptr};
   std::atomic<bool> busy_{false};

@@ -86,6 +86,7 @@ const char* shares_name(device::Division division) {
     case device::Division::kNone: return "none";
     case device::Division::kTime: return "time";
     case device::Division::kProcessors: return "processors";
+    case device::Division::kPriority: return "priority";
   }
   return "?";
 }
@@ -336,6 +337,8 @@ json ApplianceDocuments::device() const {
           {"available_bytes", devices_.preferred().available_bytes()},
           {"reason", info.reason},
           {"shares", shares_name(info.division)},
+          {"slices", info.slices},
+          {"slice_steps", info.slice_steps},
           {"state", devices_.uses_fallback() ? "failed" : "ok"}};
 }
 

@@ -14,6 +14,8 @@ class Blas {
  public:
   cudaStream_t stream = nullptr;
   cublasMath_t math = CUBLAS_DEFAULT_MATH;
+  int processors = 0;          // that calls are sized for; 0: all
+  bool has_workspace = false;  // of the caller
 };
 
 namespace {
@@ -23,8 +25,14 @@ std::vector<int64_t> code_of(Library library, const Product& p, int64_t count) {
   return {library, p.trans_a, p.trans_b, p.m, p.n, p.k, p.type_a, p.type_c, count};
 }
 
-cublasStatus_t put(Blas* handle, const std::vector<int64_t>& code, std::function<void()> work) {
+cublasStatus_t put(Blas* handle, std::vector<int64_t> code, std::function<void()> work) {
   if (!blas_works()) return CUBLAS_STATUS_EXECUTION_FAILED;
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(handle->stream, &capturing);
+  // A graph would keep cuBLAS's own workspace, which other streams use at the same time.
+  if (capturing == cudaStreamCaptureStatusActive && !handle->has_workspace)
+    fail("cuBLAS: a captured call without a workspace of the caller's");
+  code.push_back(handle->processors);
   const cudaError_t error = enqueue_work(handle->stream, code, std::move(work));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -108,9 +116,15 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle) {
 }
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
+  handle->has_workspace = false;  // as the manual says
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, size_t) {
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void*, size_t) {
+  handle->has_workspace = true;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int count) {
+  handle->processors = count;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {

@@ -30,6 +30,7 @@ struct Matmul {
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   int32_t bias_type = -1;  // -1: the result's type
   const void* bias = nullptr;
+  int32_t processors = 0;
 };
 struct Layout {
   uint32_t magic = kMagic;
@@ -184,6 +185,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmul,
       case CUBLASLT_MATMUL_DESC_EPILOGUE: return simt::assign(m.epilogue, value, size);
       case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return simt::assign(m.bias, value, size);
       case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return simt::assign(m.bias_type, value, size);
+      case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return simt::assign(m.processors, value, size);
     }
     return false;
   });
@@ -304,11 +306,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
     if (with.rounds_parts) value = simt::rounded(value, p.d.type);
     return simt::with_epilogue(p, row, value);
   };
-  const cudaError_t error = simt::enqueue_work(
-      stream, {simt::kBlasLt, p->matmul.epilogue, p->m(), p->n(), p->k(), p->a.type, p->d.type},
-      [=, product = std::move(product)] {
-        std::memset(workspace, 0xFF, with.workspace_bytes);
-        simt::multiply(product, a, b, d);
-      });
+  const cudaError_t error = simt::enqueue_work(stream,
+                                               {simt::kBlasLt, p->matmul.epilogue, p->m(), p->n(),
+                                                p->k(), p->a.type, p->d.type, p->matmul.processors},
+                                               [=, product = std::move(product)] {
+                                                 std::memset(workspace, 0xFF, with.workspace_bytes);
+                                                 simt::multiply(product, a, b, d);
+                                               });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

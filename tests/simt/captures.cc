@@ -89,12 +89,15 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  for (const simt::PlacedWork& one : exec->works)
+    runtime().count_launch(one.multiprocessors, one.priority);
   return runtime().put(stream,
                        {.work =
                             [works = exec->works] {
-                              for (const simt::Work& work : works) work();
+                              for (const simt::PlacedWork& one : works) one.work();
                             },
-                        .waits_for = {}},
+                        .waits_for = {},
+                        .is_graph = true},
                        true);
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

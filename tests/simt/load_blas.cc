@@ -10,6 +10,7 @@ Result<const Blas*> load_blas() {
       .set_stream = &cublasSetStream,
       .set_workspace = &cublasSetWorkspace,
       .set_math_mode = &cublasSetMathMode,
+      .set_processors = &cublasSetSmCountTarget,
       .status_string = &cublasGetStatusString,
       .gemm = &cublasGemmEx,
       .gemm_strided_batched = &cublasGemmStridedBatchedEx,

@@ -53,11 +53,19 @@ struct Item {
   Work work;               // either this
   Event* event = nullptr;  // or an event that completes here
   Mark waits_for;          // must be reached before
+  bool is_graph = false;   // its nodes count as launches
+};
+
+// Work of a graph. It runs where its stream was when it was captured.
+struct PlacedWork {
+  Work work;
+  Multiprocessors multiprocessors;
+  int priority = 0;
 };
 
 class Graph {
  public:
-  std::vector<Work> works;
+  std::vector<PlacedWork> works;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;  // that began the capture
   // Invalidated by a call that cannot be captured, or by another thread's device-wide wait.
@@ -69,13 +77,20 @@ class Graph {
 constexpr size_t kGraphNodeBytes = 64 << 10;
 class GraphExec {
  public:
-  std::vector<Work> works;
+  std::vector<PlacedWork> works;
   size_t bytes = 0;
   uint64_t context = 0;  // a reset frees the memory
 };
 
+struct GreenContext {
+  Multiprocessors all;
+};
+
 class Stream {
  public:
+  GreenContext* green = nullptr;
+  Multiprocessors multiprocessors;  // none: all
+  int priority = 0;                 // lower numbers go first
   std::deque<Item> items;
   uint64_t num_put = 0, num_done = 0;
   Graph* captures = nullptr;
@@ -117,6 +132,10 @@ class Runtime {
   std::map<const void*, size_t> max_shared;
   std::set<Code> loaded;
   size_t graph_bytes = 0;  // of instantiated graphs
+  std::vector<std::unique_ptr<GreenContext>> green_contexts;
+  std::vector<std::shared_ptr<Resources>> descriptions;
+  uint64_t num_splits = 0;
+  std::vector<LaunchedOn> launched_on;
   bool was_reset = false;
 
   Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default stream
@@ -226,15 +245,23 @@ class Runtime {
         (void)break_captures();
       if (to.captures->is_broken) return set(cudaErrorStreamCaptureInvalidated);
       if (item.work == nullptr) return cudaSuccess;
-      to.captures->works.push_back(std::move(item.work));
+      to.captures->works.push_back({std::move(item.work), to.multiprocessors, to.priority});
       if (!to.begins_capture) to.captures->unjoined.insert(&to);
       return cudaSuccess;
     }
     if (counts_as_launch && counts.launches++ >= faults_after) is_faulty = true;
     if (is_faulty) return set(cudaErrorIllegalAddress);
+    if (counts_as_launch && !item.is_graph) count_launch(to.multiprocessors, to.priority);
     to.items.push_back(std::move(item));
     ++to.num_put;
     return cudaSuccess;
+  }
+
+  void count_launch(const Multiprocessors& multiprocessors, int priority) {
+    for (LaunchedOn& one : launched_on)
+      if (one.multiprocessors == multiprocessors && one.priority == priority)
+        return void(++one.launches);
+    launched_on.push_back({multiprocessors, priority, 1});
   }
 
   void advance(Stream& stream) {
@@ -298,6 +325,7 @@ class Runtime {
 Runtime& runtime();
 // Does not free the driver's virtual memory, which belongs to no context.
 void free_memory_of_context();
+void free_green_contexts();
 class Lock {
  public:
   explicit Lock(std::recursive_mutex& mutex) : lock_(mutex) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ cudaError_t cudaFree(void* memory) {
   auto& r = runtime();
   if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (memory == nullptr) return cudaSuccess;
+  ++r.counts.frees;
   r.drain_all();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   const auto it = r.device_memory.find(static_cast<std::byte*>(memory));
@@ -64,6 +66,7 @@ cudaError_t cudaFreeHost(void* memory) {
   auto& r = runtime();
   if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (memory == nullptr) return cudaSuccess;
+  ++r.counts.frees;
   r.drain_all();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (r.pinned.erase(static_cast<std::byte*>(memory)) == 0) return r.set(cudaErrorInvalidValue);
@@ -136,6 +139,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   Lock lock(runtime().mutex);
   auto& r = runtime();
   if (const cudaError_t error = r.refuse_synchronous(); error != cudaSuccess) return error;
+  ++r.counts.plain_copies;
   r.drain(*r.streams[0]);
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (bytes == 0) return cudaSuccess;
@@ -162,6 +166,7 @@ cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
   if (const cudaError_t error = r.refuse_synchronous(); error != cudaSuccess) return error;
+  ++r.counts.plain_copies;
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   return r.put(nullptr, {.work = [=] { std::memset(memory, value, bytes); }, .waits_for = {}},
                true);
@@ -314,9 +319,17 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
       {"cuMemMap", reinterpret_cast<void*>(cuMemMap)},
       {"cuMemUnmap", reinterpret_cast<void*>(cuMemUnmap)},
       {"cuMemSetAccess", reinterpret_cast<void*>(cuMemSetAccess)},
+      {"cuDeviceGetDevResource", reinterpret_cast<void*>(cuDeviceGetDevResource)},
+      {"cuDevSmResourceSplitByCount", reinterpret_cast<void*>(cuDevSmResourceSplitByCount)},
+      {"cuDevResourceGenerateDesc", reinterpret_cast<void*>(cuDevResourceGenerateDesc)},
+      {"cuGreenCtxCreate", reinterpret_cast<void*>(cuGreenCtxCreate)},
+      {"cuGreenCtxDestroy", reinterpret_cast<void*>(cuGreenCtxDestroy)},
+      {"cuGreenCtxStreamCreate", reinterpret_cast<void*>(cuGreenCtxStreamCreate)},
   };
   const auto it = all.find(symbol);
-  *function = it == all.end() ? nullptr : it->second;
+  const bool is_green = std::string_view(symbol).starts_with("cuGreenCtx");
+  *function =
+      it == all.end() || (is_green && !runtime().device.has_green_contexts) ? nullptr : it->second;
   if (result != nullptr)
     *result =
         *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;

@@ -35,6 +35,7 @@ void break_captures_after(uint64_t count) {
 }
 cudaError_t wait_for_device() {
   Lock lock(runtime().mutex);
+  ++runtime().counts.device_waits;
   const cudaError_t error = runtime().break_captures();
   if (error == cudaSuccess) runtime().drain_all();
   return error;
@@ -218,6 +219,7 @@ cudaError_t cudaDeviceReset() {
   r.counts.live_device_bytes -= std::exchange(r.graph_bytes, 0);
   r.was_reset = true;
   simt::free_memory_of_context();
+  simt::free_green_contexts();
   r.context = 0;
   const cudaError_t answer = r.is_faulty ? cudaErrorIllegalAddress : cudaSuccess;
   r.is_faulty &= r.fault_stays;

@@ -15,8 +15,10 @@
 // the process.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace simt {
 
@@ -32,6 +34,10 @@ struct DeviceOptions {
   bool registers_memory = true;     // false: registering host memory fails
   bool blas_outlives_reset = true;  // false: cuBLAS's own runtime does not notice a reset
   size_t cudnn_version = 91900;     // 0: not installed
+  bool has_green_contexts = true;   // false: the driver has no such functions
+  unsigned least_partition = 2;     // multiprocessors of a green context, and their multiple
+  size_t max_green_contexts = 63;
+  int num_priorities = 6;  // of streams
 };
 // Replaces the device by one without a fault. REQUIRES: nothing allocated on the former device is
 // left.
@@ -57,7 +63,22 @@ struct Counts {
   uint64_t access_changes = 0;  // of the driver's virtual memory
   uint64_t epilogues = 0;       // cublasLtMatmul calls, captured ones included
   uint64_t cudnn_calls = 0;     // captured ones included
+  uint64_t frees = 0;           // of device and pinned memory, in no stream's order
+  uint64_t device_waits = 0;    // calls that wait for all work of the device
+  uint64_t stream_waits = 0;    // cudaStreamSynchronize() calls
+  uint64_t plain_copies = 0;    // cudaMemcpy() and cudaMemset() calls
+  uint64_t streams_made = 0;
 };
 Counts counts();
+
+// Launches, copies and memsets so far by where their streams run. A graph's nodes count where they
+// were captured.
+using Multiprocessors = std::bitset<256>;
+struct LaunchedOn {
+  Multiprocessors multiprocessors;  // none: all
+  int priority = 0;
+  uint64_t launches = 0;
+};
+std::vector<LaunchedOn> launched_on();
 
 }  // namespace simt

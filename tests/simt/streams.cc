@@ -13,6 +13,19 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
   *stream = runtime().streams.emplace_back(std::make_unique<simt::Stream>()).get();
   (*stream)->is_blocking = (flags & cudaStreamNonBlocking) == 0;
+  ++runtime().counts.streams_made;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
+  if (error == cudaSuccess) (*stream)->priority = priority;
+  return error;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  *least = 0;
+  *greatest = 1 - runtime().device.num_priorities;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -24,6 +37,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Lock lock(runtime().mutex);
   if (const cudaError_t error = runtime().refuse_wait(stream); error != cudaSuccess) return error;
+  ++runtime().counts.stream_waits;
   runtime().drain(runtime().of(stream));
   return runtime().check();
 }

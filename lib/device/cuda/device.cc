@@ -71,7 +71,8 @@ size_t bound(size_t limit_bytes) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(DeviceInfo info, const cudaDeviceProp& properties, const cuda::Cudnn* cudnn,
-             std::unique_ptr<cuda::VirtualMemory> virtual_memory, const DeviceOptions& options)
+             std::unique_ptr<cuda::VirtualMemory> virtual_memory,
+             std::unique_ptr<cuda::Slices> slices, const DeviceOptions& options)
       : info_(std::move(info)),
         virtual_memory_(std::move(virtual_memory)),
         parts_{
@@ -85,8 +86,10 @@ class CudaDevice final : public Device {
             .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
             .graph_budget = std::make_shared<cuda::Budget>(Reserve(cuda::free_bytes()).graph_bytes),
             .registered = std::make_shared<cuda::RegisteredMemory>(),
+            .slices = std::move(slices),
             .cudnn = cudnn,
             .cudnn_only = options.attention == "cudnn-only"},
+        epilogues_(parts_.slices->processor_counts()),
         trials_(parts_.budget),
         scratch_weights_(parts_.budget),
         free_at_start_(cuda::free_bytes()) {
@@ -149,10 +152,12 @@ class CudaDevice final : public Device {
     enter();
     epilogues_.close();
     trials_.close();
+    parts_.slices->close();
     (void)cudaDeviceReset();  // may return the fault that it clears
     (void)cudaGetLastError();
     Status is_back = try_out(parts_.ordinal);
     if (is_back) is_back = take_back_memory();
+    if (is_back) parts_.slices->open_again();
     if (!is_back)
       return fail(is_back.error().code, fmt::format("{}: restart itifd", is_back.error().message));
     parts_.registered->add_again();
@@ -209,6 +214,15 @@ Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType activat
   return nullptr;
 }
 
+Division division_of(cuda::SliceKind kind) {
+  switch (kind) {
+    case cuda::SliceKind::kNone: return Division::kNone;
+    case cuda::SliceKind::kGreenContexts: return Division::kProcessors;
+    case cuda::SliceKind::kPriorities: return Division::kPriority;
+  }
+  return Division::kNone;
+}
+
 Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
                                              const ComputeTypes& types) {
   int count = 0;
@@ -246,6 +260,7 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
                 fmt::format("{} cannot read registered host memory in place", properties.name));
   ITIF_TRY(enter_context(ordinal));
   ITIF_ASSIGN(auto virtual_memory, cuda::VirtualMemory::open(ordinal));
+  ITIF_ASSIGN(auto slices, cuda::Slices::open(ordinal, options.slices));
   DeviceInfo info;
   info.kind = "cuda";
   info.compute = types;
@@ -259,10 +274,13 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
     info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;
   info.max_bucket_rows = cuda::kMaxBucketRows;
+  info.division = division_of(slices->kind());
+  info.slices = cuda::name_of(slices->kind());
+  info.slice_steps = slices->num_steps();
   using enum kernels::GemmMode;
   info.gemm_modes = {kSequential, kStreams, kConcurrent, kPointers};
   return std::make_unique<CudaDevice>(std::move(info), properties, *cudnn,
-                                      std::move(virtual_memory), options);
+                                      std::move(virtual_memory), std::move(slices), options);
 }
 
 }  // namespace

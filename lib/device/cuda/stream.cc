@@ -14,6 +14,7 @@
 #include "device/cuda/graph/results.h"
 #include "device/cuda/memory/pixel_plan.h"
 #include "device/cuda/memory/plan_memory.h"
+#include "device/cuda/slices/stream_slices.h"
 #include "device/cuda/work.h"
 #include "device/threads.h"
 #include "kernels/cuda/operators.h"
@@ -29,14 +30,14 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  public:
   static Result<std::unique_ptr<Stream>> make(const StreamParts& parts, const StreamLimits& limits,
                                               const StreamOptions& options) {
-    cudaStream_t stream = nullptr;
-    ITIF_TRY(
-        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot make a stream"));
-    std::unique_ptr<CudaStream> made(new CudaStream(parts, stream, options));
-    ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, parts.processors, stream, parts.budget));
+    ITIF_ASSIGN(auto slices, StreamSlices::make(parts.ordinal, parts.slices));
+    std::unique_ptr<CudaStream> made(new CudaStream(parts, std::move(slices), options));
+    ITIF_ASSIGN(made->gemms_,
+                Gemms::make(parts.compute, parts.processors, made->slices_->here(), parts.budget));
     if (parts.cudnn != nullptr) {
-      ITIF_ASSIGN(made->cudnn_, CudnnAttention::make(*parts.cudnn, parts.compute.activations,
-                                                     parts.cudnn_only, stream, parts.budget));
+      ITIF_ASSIGN(made->cudnn_,
+                  CudnnAttention::make(*parts.cudnn, parts.compute.activations, parts.cudnn_only,
+                                       made->stream(), parts.budget));
     }
     ITIF_ASSIGN(const std::shared_ptr<Buffer> plan,
                 allocate_buffer(parts.budget, PlanMemory::bytes_of(limits)));
@@ -47,13 +48,13 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
       ITIF_ASSIGN(work.reads, HostReads::make(*parts.registered, limits.unregistered_bytes));
       ITIF_TRY(work.make_events());
     }
+    if (options.share.percent > 0) made->set_percent(options.share.percent);
     return made;
   }
   ~CudaStream() override {
-    (void)cudaStreamSynchronize(stream_);
+    (void)cudaStreamSynchronize(stream());
     gemms_.reset();
     cudnn_.reset();
-    (void)cudaStreamDestroy(stream_);
   }
 
   void attach_thread() override {
@@ -62,7 +63,13 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     launch_.keep(cudaSetDevice(ordinal_));
   }
 
+  void set_percent(double percent) noexcept override { slices_->set_percent(percent); }
+  Slice slice() const noexcept override {
+    return {.processors = slices_->here().processors, .switches = slices_->num_moves()};
+  }
+
   void dispatch(kernels::Operator op) override {
+    begin_batch();
     std::visit([this](const auto* args) { run(*args); }, op);
   }
 
@@ -81,7 +88,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     const uint64_t failures = graphs_.num_failed_captures();
     bool has_graph = false;
     segments_.for_each([&](const GraphSegment& segment) {
-      launch_.keep(graphs_.prepare(stream_, segment));
+      launch_.keep(graphs_.prepare(stream(), segment));
       has_graph |= graphs_.has_graph(segment);
     });
     if (!has_graph && graphs_.num_failed_captures() == failures)
@@ -90,6 +97,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     ends_inputs_ = false;
     work().plan.clear();
     work().reads->clear();
+    is_between_batches_ = true;
     return take_status();
   }
   Graphs graphs() const noexcept override {
@@ -100,6 +108,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   uint64_t refused_gemms() const noexcept override { return gemms_->num_refusals(); }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
+    begin_batch();
     launch_pending_bias();
     work().results->add(source, bytes, target);
   }
@@ -118,9 +127,10 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     CHECK(next_event_ - next_wait_ < kMaxPending);
     stage_copies();
     flush();
-    launch_.keep(work().results->copy(stream_));
-    launch_.keep(work().end.record(stream_));
+    launch_.keep(work().results->copy(stream()));
+    launch_.keep(work().end.record(stream()));
     work().status = take_status();
+    is_between_batches_ = true;
     return next_event_++;
   }
   bool is_done(Event event) const noexcept override {
@@ -139,13 +149,29 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   }
 
  private:
-  CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
-      : stream_(stream),
+  CudaStream(const StreamParts& parts, std::unique_ptr<StreamSlices> slices,
+             const StreamOptions& options)
+      : slices_(std::move(slices)),
+        processors_(parts.processors),
         graphs_(parts.graph_budget),
         launch_(segments_.log(), parts.compute.activations, parts.processors),
         ordinal_(parts.ordinal),
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
+
+  cudaStream_t stream() const { return slices_->here().streams[0]; }
+  // Moves to another slice if the stream has been given one.
+  void begin_batch() {
+    if (!std::exchange(is_between_batches_, false) || !slices_->wants_to_move()) return;
+    launch_.keep(slices_->move());
+    const SliceStreams& here = slices_->here();
+    keep(gemms_->use_streams(here));
+    if (cudnn_ != nullptr) keep(cudnn_->use_stream(stream()));
+    graphs_.use_slice(here.slice);
+    kernels::cuda::Processors processors = processors_;
+    if (here.processors > 0) processors.count = here.processors;
+    launch_.use_processors(processors);
+  }
 
   template <class Args>
   void run(const Args& args) {
@@ -289,14 +315,14 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   }
   // Submits the plan's copy and then the logged launches to the GPU.
   void flush() {
-    launch_.keep(plan().copy(stream_));
-    if (!segments_.empty()) launch_.keep(work().record_begin(stream_));
+    launch_.keep(plan().copy(stream()));
+    if (!segments_.empty()) launch_.keep(work().record_begin(stream()));
     size_t num_made = 0;
     record_inputs_read(num_made);
     segments_.for_each([&](const GraphSegment& segment) {
       // A failed batch's kernels may lack their input: a fault that a GPU does not recover from.
       if (launch_.error() == cudaSuccess && status_)
-        launch_.keep(uses_graphs_ ? graphs_.launch(stream_, segment) : segment.make(stream_));
+        launch_.keep(uses_graphs_ ? graphs_.launch(stream(), segment) : segment.make(stream()));
       record_inputs_read(++num_made);
     });
     forget();
@@ -305,7 +331,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   void record_inputs_read(size_t num_made) {
     if (!ends_inputs_ || num_made != num_input_segments_) return;
     ends_inputs_ = false;
-    launch_.keep(work().record_inputs_read(stream_));
+    launch_.keep(work().record_inputs_read(stream()));
   }
   void forget() {
     segments_.clear();
@@ -324,17 +350,19 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     Results& results = *work().results;
     if (!results.has_unstaged()) return;
     end_graph_segment();
-    keep(results.stage(launch_, plan(), segments_.key(), stream_, [this] { flush(); }));
+    keep(results.stage(launch_, plan(), segments_.key(), stream(), [this] { flush(); }));
     end_graph_segment();
   }
 
-  const cudaStream_t stream_;
-  GraphSegments segments_;  // not submitted yet
-  LaunchKey arguments_;     // of the operator that kernels/cuda is launching
+  const std::unique_ptr<StreamSlices> slices_;
+  bool is_between_batches_ = true;
+  const kernels::cuda::Processors processors_;  // of the whole device
+  GraphSegments segments_;                      // not submitted yet
+  LaunchKey arguments_;                         // of the operator that kernels/cuda is launching
   bool uses_graphs_ = true, ends_inputs_ = false;
   size_t num_input_segments_ = 0;
   GraphCache graphs_;
-  const kernels::cuda::Launcher launch_;
+  kernels::cuda::Launcher launch_;
   const int ordinal_;
   const std::vector<unsigned> cpus_;
   const std::shared_ptr<const RegisteredMemory> registered_;

@@ -6,6 +6,7 @@
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/memory/host_memory.h"
 #include "device/cuda/memory/memory.h"
+#include "device/cuda/slices/slices.h"
 #include "device/device.h"
 #include "kernels/cuda/launch.h"
 
@@ -18,6 +19,7 @@ struct StreamParts {
   std::shared_ptr<Budget> budget;
   std::shared_ptr<Budget> graph_budget;  // of CUDA graphs
   std::shared_ptr<RegisteredMemory> registered;
+  std::shared_ptr<Slices> slices;
   const Cudnn* cudnn = nullptr;  // nullptr: attention is ours
   bool cudnn_only = false;       // no fallback to our attention
 };

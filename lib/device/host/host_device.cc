@@ -88,6 +88,7 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
   DeviceInfo info;
   info.kind = "host";
   info.division = Division::kTime;
+  info.slices = "turns";
   info.num_threads = options.num_threads == 0 ? num_process_cpus() : options.num_threads;
   if (info.num_threads > 1024)
     return fail(Code::kInvalidArgument,

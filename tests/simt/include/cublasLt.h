@@ -31,7 +31,8 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,           // int32_t
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,         // uint32_t
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,     // const void*
-  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,  // int32_t
+  CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,  // int32_t
+  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,   // int32_t
 };
 enum cublasLtEpilogue_t : unsigned {
   CUBLASLT_EPILOGUE_DEFAULT = 1,

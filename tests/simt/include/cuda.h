@@ -1,5 +1,6 @@
-// Replaces the CUDA toolkit's header of this name: the driver's virtual memory, which the runtime
-// does not offer. As there, functions are looked up by name (cudaGetDriverEntryPointByVersion).
+// Replaces the CUDA toolkit's header of this name: the driver's virtual memory and green contexts,
+// which the runtime does not offer. As there, functions are looked up by name
+// (cudaGetDriverEntryPointByVersion).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,10 @@ enum CUresult {
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
+  CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
 };
 enum CUdevice_attribute { CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102 };
 enum CUmemAllocationType { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
@@ -46,3 +50,39 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access,
                         size_t count);
+
+// ---- Green contexts ----
+
+namespace simt {
+class Stream;
+struct GreenContext;
+struct Resources;
+}  // namespace simt
+using CUstream = simt::Stream*;
+using CUgreenCtx = simt::GreenContext*;
+using CUdevResourceDesc = simt::Resources*;
+enum CUdevResourceType { CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOURCE_TYPE_SM = 1 };
+enum CUgreenCtxCreate_flags { CU_GREEN_CTX_DEFAULT_STREAM = 1 };
+enum CUstream_flags { CU_STREAM_NON_BLOCKING = 1 };
+struct CUdevSmResource {
+  unsigned smCount, minSmPartitionSize, smCoscheduledAlignment;
+};
+struct CUdevResource {
+  CUdevResourceType type;
+  // Its multiprocessors, and the split that made it.
+  unsigned char _internal_padding[92];
+  union {
+    CUdevSmResource sm;
+    unsigned char _oversize[48];
+  };
+};
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type);
+CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned* count,
+                                     const CUdevResource* input, CUdevResource* remaining,
+                                     unsigned flags, unsigned least);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* description, CUdevResource* resources,
+                                   unsigned count);
+CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device,
+                          unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx context);
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);

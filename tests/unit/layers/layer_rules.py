@@ -43,7 +43,7 @@ LAYERS = {
 # those of that name, with any suffix.
 ROOMS = {
     "lib/device": ("", "stream", "host", "sim", "cuda", "no_cuda.*", "open_device.*"),
-    "lib/device/cuda": ("driver", "memory", "graph", "gemm", "cudnn", ""),
+    "lib/device/cuda": ("driver", "memory", "slices", "graph", "gemm", "cudnn", ""),
     "lib/runtime": ("", "cost", "batch", "generate", "make_group.*"),
     "tools/itif-bench": ("commit.*", "report", "benches.*", "limits", "workload", "peers", "benches", "all.*", "main.*"),
 }

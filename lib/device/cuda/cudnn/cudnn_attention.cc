@@ -38,6 +38,13 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::make(const Cudnn& cudnn,
   return made;
 }
 
+Status CudnnAttention::use_stream(cudaStream_t stream) {
+  const cudnn::Status status = cudnn_.set_stream(handle_, stream);
+  if (status == cudnn::Status::kSuccess) return {};
+  return fail(Code::kInternal,
+              fmt::format("cuDNN cannot use a stream: {}", cudnn_.error_string(status)));
+}
+
 CudnnAttention::~CudnnAttention() {
   entries_.clear();
   const std::unique_lock alone(captures());

@@ -31,6 +31,9 @@ class CudnnAttention {
   // REQUIRES: can_run(args); queries, keys and values include their bias.
   void run(const kernels::cuda::Launcher& launch, PlanMemory& memory, LaunchKey& key,
            const kernels::Attention& args);
+  // Makes the next launches on another stream. cuDNN's plans are not told how many multiprocessors
+  // it has: that is part of a plan, and compiling one takes half a second. Errors: kInternal.
+  Status use_stream(cudaStream_t stream);
 
  private:
   struct Entry {

@@ -30,6 +30,7 @@ class StreamEvent {
     if (event_ != nullptr) (void)cudaEventDestroy(event_);
   }
 
+  cudaEvent_t get() const { return event_; }
   cudaError_t record(cudaStream_t stream) { return cudaEventRecord(event_, stream); }
   // Returns true if wait() would not block.
   bool has_come() const noexcept {

@@ -17,6 +17,7 @@ Result<Blas> load_blas_entry_points() {
   ITIF_TRY(library.find("cublasSetStream_v2", blas.set_stream));
   ITIF_TRY(library.find("cublasSetWorkspace_v2", blas.set_workspace));
   ITIF_TRY(library.find("cublasSetMathMode", blas.set_math_mode));
+  ITIF_TRY(library.find("cublasSetSmCountTarget", blas.set_processors));
   ITIF_TRY(library.find("cublasGetStatusString", blas.status_string));
   ITIF_TRY(library.find("cublasGemmEx", blas.gemm));
   ITIF_TRY(library.find("cublasGemmStridedBatchedEx", blas.gemm_strided_batched));

@@ -23,6 +23,7 @@ struct Blas {
   decltype(&cublasSetStream) set_stream = nullptr;
   decltype(&cublasSetWorkspace) set_workspace = nullptr;
   decltype(&cublasSetMathMode) set_math_mode = nullptr;
+  decltype(&cublasSetSmCountTarget) set_processors = nullptr;
   decltype(&cublasGetStatusString) status_string = nullptr;
   cublasStatus_t (*gemm)(Handle, Op, Op, int m, int n, int k, const void* alpha, const void* a,
                          Type, int lda, const void* b, Type, int ldb, const void* beta, void* c,

@@ -68,7 +68,7 @@ struct EpilogueGemm::Problem {
 };
 
 // Operands are row-major and cuBLASLt is column-major: out = a · Wᵀ is computed as outᵀ = W · aᵀ.
-bool EpilogueGemm::describe(const Blas& blas, uint32_t rows, const void* bias,
+bool EpilogueGemm::describe(const Blas& blas, uint32_t rows, uint32_t processors, const void* bias,
                             Problem& problem) const {
   bool is_good = blas.lt_init_matmul(&problem.matmul, sizeof problem.matmul, CUBLAS_COMPUTE_32F,
                                      CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
@@ -87,6 +87,7 @@ bool EpilogueGemm::describe(const Blas& blas, uint32_t rows, const void* bias,
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{type_out_});
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
+  if (processors > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<int32_t>(processors));
   lay_out(problem.weight, type_weight_, shape_.k, shape_.n);
   lay_out(problem.a, type_a_, shape_.k, rows);
   lay_out(problem.out, type_out_, shape_.n, rows);
@@ -98,7 +99,8 @@ uint32_t EpilogueGemm::alignment(size_t row_bytes) {
 }
 
 EpilogueGemm::EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, const ComputeTypes& types,
-                           const GemmShape& shape, uint32_t max_rows)
+                           const GemmShape& shape, uint32_t max_rows,
+                           std::span<const uint32_t> processors)
     : shape_(shape) {
   const auto epilogue = epilogue_of(types, shape);
   if (!epilogue) return;
@@ -110,17 +112,22 @@ EpilogueGemm::EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, const Comp
   weight_alignment_ = alignment(shape.k * dtype_bytes(types.weights));
   a_alignment_ = alignment(shape.k * dtype_bytes(types.activations));
   out_alignment_ = alignment(shape.n * dtype_bytes(out));
-  uint32_t first = 1;
-  for (uint32_t last = 1;; last = next_rung(last)) {
-    rungs_.push_back(choose(blas, handle, first, last));
-    first = last + 1;
-    if (last >= max_rows) break;
+  rungs_.push_back({});
+  for (const uint32_t count : processors) rungs_.push_back({.processors = count, .all = {}});
+  for (Rungs& rungs : rungs_) {
+    uint32_t first = 1;
+    for (uint32_t last = 1;; last = next_rung(last)) {
+      rungs.all.push_back(choose(blas, handle, first, last, rungs.processors));
+      first = last + 1;
+      if (last >= max_rows) break;
+    }
   }
 }
 
 // Returns the best algorithm for max_rows that also supports min_rows.
 EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handle,
-                                        uint32_t min_rows, uint32_t max_rows) const {
+                                        uint32_t min_rows, uint32_t max_rows,
+                                        uint32_t processors) const {
   Rung rung{.max_rows = max_rows};
   cublasLtMatmulPreferenceOpaque_t preference = {};
   bool is_good = blas.lt_init_preference(&preference, sizeof preference) == CUBLAS_STATUS_SUCCESS;
@@ -139,8 +146,8 @@ EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handl
   // Never read: only its alignment counts.
   const auto* bias = reinterpret_cast<const void*>(uintptr_t{kMaxAlignment});
   Problem largest, smallest;
-  is_good = is_good && describe(blas, max_rows, bias, largest) &&
-            describe(blas, min_rows, bias, smallest);
+  is_good = is_good && describe(blas, max_rows, processors, bias, largest) &&
+            describe(blas, min_rows, processors, bias, smallest);
   std::array<cublasLtMatmulHeuristicResult_t, 4> found = {};
   int count = 0;
   if (!is_good || blas.lt_find(handle, &largest.matmul, &largest.weight, &largest.a, &largest.out,
@@ -161,19 +168,28 @@ EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handl
   return rung;
 }
 
+const EpilogueGemm::Rung* EpilogueGemm::rung_of(const Call& call) const {
+  auto rungs = std::ranges::find(rungs_, call.processors, &Rungs::processors);
+  if (rungs == rungs_.end()) rungs = rungs_.begin();  // any algorithm runs anywhere
+  if (rungs == rungs_.end()) return nullptr;
+  const auto rung = std::ranges::lower_bound(rungs->all, call.rows, {}, &Rung::max_rows);
+  return rung == rungs->all.end() ? nullptr : &*rung;
+}
+
 bool EpilogueGemm::runs(const Call& call) const {
-  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::max_rows);
-  return rung != rungs_.end() && rung->is_there && is_aligned(call.weight, weight_alignment_) &&
+  const Rung* const rung = rung_of(call);
+  return rung != nullptr && rung->is_there && is_aligned(call.weight, weight_alignment_) &&
          is_aligned(call.a, a_alignment_) && is_aligned(call.out, out_alignment_) &&
          is_aligned(call.bias, kMaxAlignment);
 }
 
 cublasStatus_t EpilogueGemm::run(const Blas& blas, cublasLtHandle_t handle, const Call& call,
                                  void* workspace, cudaStream_t stream) const {
-  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::max_rows);
-  DCHECK(rung != rungs_.end());
+  const Rung* const rung = rung_of(call);
+  DCHECK(rung != nullptr);
   Problem problem;
-  if (!describe(blas, call.rows, call.bias, problem)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!describe(blas, call.rows, call.processors, call.bias, problem))
+    return CUBLAS_STATUS_INVALID_VALUE;
   const auto multiply = [&](const cublasLtMatmulAlgo_t* algo) {
     return blas.lt_matmul(handle, &problem.matmul, &kOne, call.weight, &problem.weight, call.a,
                           &problem.a, &kZero, call.out, &problem.out, call.out, &problem.out, algo,
@@ -182,7 +198,7 @@ cublasStatus_t EpilogueGemm::run(const Blas& blas, cublasLtHandle_t handle, cons
   const cublasStatus_t made = multiply(&rung->algo);
   if (made != CUBLAS_STATUS_NOT_SUPPORTED && made != CUBLAS_STATUS_INVALID_VALUE) return made;
   // choose() checked only the ends of the rung.
-  const Rung own = choose(blas, handle, call.rows, call.rows);
+  const Rung own = choose(blas, handle, call.rows, call.rows, call.processors);
   return own.is_there ? multiply(&own.algo) : made;
 }
 
@@ -196,7 +212,7 @@ EpilogueGemm Epilogues::prepare(const ComputeTypes& types, const GemmShape& shap
     if ((*blas)->lt_create(&handle_) != CUBLAS_STATUS_SUCCESS) handle_ = nullptr;
   }
   if (handle_ == nullptr) return {};
-  return {**blas, handle_, types, shape, max_rows};
+  return {**blas, handle_, types, shape, max_rows, processors_};
 }
 
 void Epilogues::close() noexcept {

@@ -41,14 +41,16 @@ class EpilogueGemm {
  public:
   struct Call {
     uint32_t rows = 0;
+    uint32_t processors = 0;  // multiprocessors that it runs on; 0: all
     const void *weight = nullptr, *bias = nullptr, *a = nullptr;
     void* out = nullptr;
   };
 
   // Empty: runs() is false. The shape has no epilogue, or cuBLASLt no algorithm for it.
   EpilogueGemm() = default;
+  // `processors`: numbers of multiprocessors other than all that calls will run on.
   EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, const ComputeTypes& types,
-               const GemmShape& shape, uint32_t max_rows);
+               const GemmShape& shape, uint32_t max_rows, std::span<const uint32_t> processors);
 
   bool runs(const Call& call) const;
   // REQUIRES: runs(call); kEpilogueWorkspaceBytes of workspace.
@@ -62,9 +64,15 @@ class EpilogueGemm {
     bool is_there = false;
   };
   struct Problem;
-  bool describe(const Blas& blas, uint32_t rows, const void* bias, Problem& problem) const;
-  Rung choose(const Blas& blas, cublasLtHandle_t handle, uint32_t min_rows,
-              uint32_t max_rows) const;
+  struct Rungs {
+    uint32_t processors = 0;
+    std::vector<Rung> all;  // by max_rows
+  };
+  bool describe(const Blas& blas, uint32_t rows, uint32_t processors, const void* bias,
+                Problem& problem) const;
+  Rung choose(const Blas& blas, cublasLtHandle_t handle, uint32_t min_rows, uint32_t max_rows,
+              uint32_t processors) const;
+  const Rung* rung_of(const Call& call) const;  // nullptr: none has so many rows
   // Alignment of rows of row_bytes bytes: their largest power-of-2 divisor, at most 16.
   static uint32_t alignment(size_t row_bytes);
 
@@ -72,18 +80,21 @@ class EpilogueGemm {
   cublasLtEpilogue_t epilogue_ = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType type_weight_ = CUDA_R_32F, type_a_ = CUDA_R_32F, type_out_ = CUDA_R_32F;
   uint32_t weight_alignment_ = 1, a_alignment_ = 1, out_alignment_ = 1;
-  std::vector<Rung> rungs_;
+  std::vector<Rungs> rungs_;  // the first for all multiprocessors
 };
 
 // Prepares shapes for a device. Thread-safe.
 class Epilogues {
  public:
+  // `processors`: as EpilogueGemm.
+  explicit Epilogues(std::vector<uint32_t> processors) : processors_(std::move(processors)) {}
   ~Epilogues() { close(); }
   EpilogueGemm prepare(const ComputeTypes& types, const GemmShape& shape, uint32_t max_rows);
   // Call before a device reset.
   void close() noexcept;
 
  private:
+  const std::vector<uint32_t> processors_;
   std::mutex mutex_;
   cublasLtHandle_t handle_ = nullptr;
 };

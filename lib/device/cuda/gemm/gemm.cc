@@ -77,18 +77,16 @@ Gemms::Gemms(const ComputeTypes& types, const kernels::cuda::Processors& process
 
 Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types,
                                            const kernels::cuda::Processors& processors,
-                                           cudaStream_t stream, std::shared_ptr<Budget> budget) {
+                                           const SliceStreams& streams,
+                                           std::shared_ptr<Budget> budget) {
   ITIF_ASSIGN(const Blas* blas, load_blas());
   std::unique_ptr<Gemms> gemms(new Gemms(types, processors, *blas));
   const std::unique_lock alone(captures());
-  gemms->streams_[0].stream = stream;
-  for (BlasStream& blas_stream : gemms->streams_) {
-    if (blas_stream.stream == nullptr)
-      ITIF_TRY(
-          check(cudaStreamCreateWithFlags(&blas_stream.stream, cudaStreamNonBlocking), kStart));
+  for (BlasStream& blas_stream : gemms->streams_)
     ITIF_TRY(gemms->open_stream(
-        blas_stream, budget, blas_stream.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
-  }
+        blas_stream, budget,
+        &blas_stream == &gemms->streams_[0] ? kWorkspaceBytes : kSideWorkspaceBytes));
+  ITIF_TRY(gemms->use_streams(streams));
   ITIF_TRY(check(blas->lt_create(&gemms->lt_), kStart));
   ITIF_ASSIGN(gemms->host_scratch_pointers_, Pinned::allocate(3 * kMaxBucketRows * sizeof(void*)));
   ITIF_ASSIGN(gemms->scratch_pointers_,
@@ -100,15 +98,34 @@ Status Gemms::open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>
                           size_t workspace_bytes) {
   ITIF_TRY(check(cudaEventCreateWithFlags(&blas_stream.reached, cudaEventDisableTiming), kStart));
   ITIF_TRY(check(blas_.create(&blas_stream.handle), kStart));
-  ITIF_TRY(check(blas_.set_stream(blas_stream.handle, blas_stream.stream), kStart));
   // Reduce partial sums in f32, not in the result's type.
   ITIF_TRY(check(
       blas_.set_math_mode(blas_stream.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
       kStart));
   ITIF_ASSIGN(blas_stream.workspace, allocate_buffer(budget, workspace_bytes));
-  return check(
-      blas_.set_workspace(blas_stream.handle, blas_stream.workspace->data(), workspace_bytes),
-      kStart);
+  return {};
+}
+
+Status Gemms::use_streams(const SliceStreams& streams) {
+  static_assert(SliceStreams::kStreams == GemmCalls::kStreams);
+  slice_ = streams.slice;
+  slice_processors_ = streams.processors;
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    streams_[i].stream = streams.streams[i];
+    ITIF_TRY(bind(streams_[i]));
+  }
+  return {};
+}
+
+Status Gemms::bind(BlasStream& blas_stream) {
+  constexpr const char* kWhat = "cuBLAS cannot use a stream";
+  ITIF_TRY(check(blas_.set_stream(blas_stream.handle, blas_stream.stream), kWhat));
+  ITIF_TRY(
+      check(blas_.set_processors(blas_stream.handle, static_cast<int>(slice_processors_)), kWhat));
+  // Setting the stream has put cuBLAS's own workspace in its place.
+  return check(blas_.set_workspace(blas_stream.handle, blas_stream.workspace->data(),
+                                   blas_stream.workspace->bytes()),
+               kWhat);
 }
 
 Gemms::~Gemms() {
@@ -117,8 +134,6 @@ Gemms::~Gemms() {
   for (BlasStream& blas_stream : streams_) {
     if (blas_stream.handle != nullptr) (void)blas_.destroy(blas_stream.handle);
     if (blas_stream.reached != nullptr) (void)cudaEventDestroy(blas_stream.reached);
-    if (&blas_stream != &streams_[0] && blas_stream.stream != nullptr)
-      (void)cudaStreamDestroy(blas_stream.stream);
   }
 }
 
@@ -149,6 +164,7 @@ EpilogueGemm::Call Gemms::with_epilogue(const kernels::GroupedGemm& args,
                                         const kernels::RowRange& range) const {
   const GemmShape& shape = static_cast<const PreparedShape*>(args.prepared)->shape;
   EpilogueGemm::Call call{.rows = range.num_rows,
+                          .processors = slice_processors_,
                           .weight = args.weights.at(range.slot),
                           .a = input(args, range),
                           .out = output(args, range)};

@@ -36,6 +36,7 @@
 #include "device/cuda/gemm/scratch_weights.h"
 #include "device/cuda/graph/graphs.h"
 #include "device/cuda/memory/plan_memory.h"
+#include "device/cuda/slices/slices.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
@@ -60,10 +61,14 @@ class Gemms {
   static Result<GemmHandle> prepare(GemmTrials& trials, Epilogues& epilogues,
                                     ScratchWeights& scratch, const ComputeTypes& types,
                                     const GemmShape& shape, uint32_t max_rows);
-  // For launches on `stream`. Errors: kResourceExhausted, kInternal.
+  // For launches on `streams`, which outlive their use. Errors: kResourceExhausted, kInternal.
   static Result<std::unique_ptr<Gemms>> make(const ComputeTypes& types,
                                              const kernels::cuda::Processors& processors,
-                                             cudaStream_t stream, std::shared_ptr<Budget> budget);
+                                             const SliceStreams& streams,
+                                             std::shared_ptr<Budget> budget);
+  // Makes the next launches on other streams, for as many multiprocessors as these have. REQUIRES:
+  // no launch is logged. Errors: kInternal.
+  Status use_streams(const SliceStreams& streams);
   ~Gemms();
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
@@ -84,7 +89,7 @@ class Gemms {
   void clear() noexcept;
 
  private:
-  // A stream with its cuBLAS handle and workspace. The first is the launches' stream.
+  // A stream of another owner with its cuBLAS handle and workspace. The first is the launches'.
   struct BlasStream {
     cublasHandle_t handle = nullptr;
     cudaStream_t stream = nullptr;
@@ -148,6 +153,7 @@ class Gemms {
   Gemms(const ComputeTypes& types, const kernels::cuda::Processors& processors, const Blas& blas);
   Status open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>& budget,
                      size_t workspace_bytes);
+  Status bind(BlasStream& blas_stream);
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
                                    const kernels::RowRange& range) const;
@@ -197,7 +203,8 @@ class Gemms {
 
   const ComputeTypes types_;
   const kernels::cuda::Processors processors_;
-  GemmCalls calls_;  // of one launch
+  uint32_t slice_ = 0, slice_processors_ = 0;  // as SliceStreams has them
+  GemmCalls calls_;                            // of one launch
   const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
   std::array<BlasStream, GemmCalls::kStreams> streams_;

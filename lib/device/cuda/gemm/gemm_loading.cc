@@ -12,10 +12,12 @@ namespace itif::device::cuda {
 // REQUIRES: the stream runs no batch.
 template <class Call>
 cudaError_t Gemms::load_once(const Kind& kind, size_t stream_index, const Call& call) {
-  if (loaded_.contains(kind)) return cudaSuccess;
+  Kind on_slice = kind;  // cuBLAS may choose another kernel for fewer multiprocessors
+  on_slice.push_back(slice_processors_);
+  if (loaded_.contains(on_slice)) return cudaSuccess;
   cudaError_t error = call();
   if (error == cudaSuccess) error = cudaStreamSynchronize(streams_[stream_index].stream);
-  if (error == cudaSuccess) loaded_.insert(kind);
+  if (error == cudaSuccess) loaded_.insert(std::move(on_slice));
   return error;
 }
 

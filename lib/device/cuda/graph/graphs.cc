@@ -19,15 +19,17 @@ constexpr size_t kMinLaunches = 8;  // a graph of fewer saves nothing
 constexpr size_t kMaxLaunches = 1024;
 constexpr uint32_t kMaxTries = 3;
 
-uint64_t hash_of(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return std::max<uint64_t>(1, std::hash<std::string_view>{}(text));
-}
 bool is_worth_it(const GraphSegment& segment) {
   return segment.size() >= kMinLaunches && segment.size() <= kMaxLaunches;
 }
 
 }  // namespace
+
+uint64_t GraphCache::hash_of(std::span<const std::byte> key) const {
+  constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+  const std::string_view text(reinterpret_cast<const char*>(key.data()), key.size());
+  return std::max<uint64_t>(1, std::hash<std::string_view>{}(text) ^ (slice_ * kSpread));
+}
 
 GraphCache::~GraphCache() {
   for (auto& [hash, graph] : graphs_) destroy(graph);
@@ -43,7 +45,8 @@ cudaError_t GraphCache::launch(cudaStream_t stream, const GraphSegment& segment)
   }
   Graph& graph = found == graphs_.end() ? add(stream, segment, hash) : found->second;
   graph.last_used = ++turn_;
-  if (!std::ranges::equal(graph.key, segment.key)) return segment.make(stream);
+  if (graph.slice != slice_ || !std::ranges::equal(graph.key, segment.key))
+    return segment.make(stream);
   if (graph.exec == nullptr && graph.num_tries < kMaxTries)
     if (const std::shared_lock lock(captures(), std::try_to_lock); lock)
       if (const cudaError_t error = capture(stream, segment, graph, Room::kEvict);
@@ -90,6 +93,7 @@ GraphCache::Graph& GraphCache::add(cudaStream_t stream, const GraphSegment& segm
   made = {};
   made.key.assign(segment.key.begin(), segment.key.end());
   made.last_used = ++turn_;
+  made.slice = slice_;
   return made;
 }
 

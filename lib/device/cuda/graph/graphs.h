@@ -97,6 +97,9 @@ class GraphCache {
   // room, that is a failure.
   cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
   bool has_graph(const GraphSegment& segment) const;
+  // From now on, segments are launched on a stream of `slice`. A graph runs on the slice where it
+  // was captured, whatever stream it is launched on, so each slice has graphs of its own.
+  void use_slice(uint32_t slice) { slice_ = slice; }
   // Counts a bucket of too few or too many launches for a graph as a capture that failed.
   void count_unworthy(size_t num_launches);
   size_t size() const { return graphs_.size(); }
@@ -104,13 +107,14 @@ class GraphCache {
   uint64_t num_failed_captures() const { return num_failed_captures_; }
 
  private:
+  uint64_t hash_of(std::span<const std::byte> key) const;
   enum class Room : bool { kFree, kEvict };  // kEvict: evicts other graphs if the budget has none
   struct Graph {
     std::vector<std::byte> key;
     std::vector<std::shared_ptr<const void>> kept;
     cudaGraphExec_t exec = nullptr;  // null: not captured so far
     size_t bytes = 0;                // taken from the budget
-    uint32_t num_tries = 0;
+    uint32_t num_tries = 0, slice = 0;
     uint64_t last_used = 0;
   };
   cudaError_t capture(cudaStream_t stream, const GraphSegment& segment, Graph& graph, Room room);
@@ -122,6 +126,7 @@ class GraphCache {
   std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash
   std::array<uint64_t, 256> seen_{};            // hashes of the latest keys seen once
   size_t next_seen_ = 0;
+  uint32_t slice_ = 0;
   uint64_t turn_ = 0, num_graph_launches_ = 0, num_failed_captures_ = 0;
 };
 

@@ -1,8 +1,8 @@
 #include "device/cuda/memory/virtual_memory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "device/cuda/driver/entry_point.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -20,15 +20,7 @@ CUmemAllocationProp allocation_properties(int ordinal) {
 
 template <class Function>
 Status find_function(const char* name, Function& function) {
-  constexpr unsigned kSince = 12000;
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  ITIF_TRY(check(cudaGetDriverEntryPointByVersion(name, &found, kSince, cudaEnableDefault, &result),
-                 name));
-  if (found == nullptr)
-    return fail(Code::kUnsupported, fmt::format("the driver has no {}: it is too old", name));
-  function = reinterpret_cast<Function>(found);
-  return {};
+  return find_entry_point(name, 12000, function);
 }
 
 constexpr const char* kCommit = "cannot commit memory of a slab";

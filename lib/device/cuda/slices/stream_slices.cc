@@ -1,0 +1,54 @@
+#include "device/cuda/slices/stream_slices.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+
+namespace itif::device::cuda {
+
+Result<std::unique_ptr<StreamSlices>> StreamSlices::make(int ordinal,
+                                                         std::shared_ptr<Slices> slices) {
+  std::unique_ptr<StreamSlices> made(new StreamSlices(ordinal, std::move(slices)));
+  ITIF_ASSIGN(made->left_, StreamEvent::make(cudaEventDisableTiming));
+  ITIF_ASSIGN(auto streams, made->slices_->make_streams(0));
+  made->here_ = streams.get();
+  made->wanted_ = streams.get();
+  made->all_.push_back(std::move(streams));
+  return made;
+}
+
+StreamSlices::~StreamSlices() {
+  slices_->remove(*this);
+}
+
+void StreamSlices::set_percent(double percent) noexcept {
+  (void)cudaSetDevice(ordinal_);  // streams are made in the calling thread
+  slices_->set(*this, percent);
+}
+
+void StreamSlices::use_slice(uint32_t slice) noexcept {
+  auto found = std::ranges::find_if(all_, [&](const auto& one) { return one->slice == slice; });
+  if (found == all_.end()) {
+    auto made = slices_->make_streams(slice);
+    if (!made) {
+      log::warning("a group keeps its former slice of the GPU: {}", made.error().message);
+      return;
+    }
+    all_.push_back(std::move(*made));
+    found = std::prev(all_.end());
+  }
+  wanted_.store(found->get(), std::memory_order_release);
+}
+
+cudaError_t StreamSlices::move() {
+  const SliceStreams* const next = wanted_.load(std::memory_order_acquire);
+  cudaError_t error = left_.record(here_->streams[0]);
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(next->streams[0], left_.get());
+  here_ = next;
+  ++num_moves_;
+  return error;
+}
+
+}  // namespace itif::device::cuda
