@@ -18,10 +18,10 @@
 using simt::Lock;
 using simt::runtime;
 
-cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  Lock lock(runtime().mutex);
+namespace {
+
+cudaError_t allocate(void** memory, size_t bytes) {
   auto& r = runtime();
-  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (bytes > r.device.memory_bytes - r.counts.live_device_bytes)
     return r.set(cudaErrorMemoryAllocation);
@@ -34,6 +34,43 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   ++r.counts.allocations;
   *memory = made;
   return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().refuse_unsafe(); error != cudaSuccess) return error;
+  ++runtime().counts.plain_allocations;
+  return allocate(memory, bytes);
+}
+// The memory is there when earlier work of the stream is done: its users wait for that.
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (!r.device.has_memory_pools) return r.set(cudaErrorNotSupported);
+  if (r.of(stream).captures != nullptr) return r.set(cudaErrorStreamCaptureUnsupported);
+  return allocate(memory, bytes);
+}
+// Frees when earlier work of the stream is done. Work of other streams may then still run.
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (r.of(stream).captures != nullptr) return r.set(cudaErrorStreamCaptureUnsupported);
+  if (!r.device_memory.contains(static_cast<std::byte*>(memory)))
+    return r.set(cudaErrorInvalidValue);
+  return r.put(stream,
+               {.work =
+                    [memory] {
+                      auto& of = runtime();
+                      const auto it = of.device_memory.find(static_cast<std::byte*>(memory));
+                      of.counts.live_device_bytes -= it->second;
+                      of.device_memory.erase(it);
+                      std::free(memory);
+                    },
+                .waits_for = {}},
+               false);
 }
 cudaError_t cudaFree(void* memory) {
   Lock lock(runtime().mutex);
@@ -59,6 +96,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
     return r.set(cudaErrorMemoryAllocation);
   r.pinned[static_cast<std::byte*>(*memory)] = bytes;
   ++r.counts.allocations;
+  ++r.counts.plain_allocations;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {

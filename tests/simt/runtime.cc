@@ -170,6 +170,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; break;
     case cudaDevAttrCanUseHostPointerForRegisteredMem: *value = 1; break;
+    case cudaDevAttrMemoryPoolsSupported: *value = runtime().device.has_memory_pools ? 1 : 0; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = static_cast<int>(properties.sharedMemPerBlockOptin);
       break;
@@ -189,6 +190,10 @@ cudaError_t cudaSetDevice(int device) {
   if (device > runtime().device.ordinal) return runtime().set(cudaErrorInvalidDevice);
   runtime().device_of_thread = device;
   return runtime().check();
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = runtime().device_of_thread;
+  return cudaSuccess;
 }
 cudaError_t cudaSetDeviceFlags(unsigned) {
   Lock lock(runtime().mutex);

@@ -26,9 +26,10 @@ struct DeviceOptions {
   size_t memory_bytes = size_t{1} << 30;
   int num_multiprocessors = 4;
   int max_threads_per_multiprocessor = 2048, max_blocks_per_multiprocessor = 32;
-  int ordinal = 0;                  // those below it exist, but refuse every call
-  bool is_there = true;             // false: as without a driver
-  bool is_free = true;              // false: it is listed, but another process has exclusive use
+  int ordinal = 0;       // those below it exist, but refuse every call
+  bool is_there = true;  // false: as without a driver
+  bool is_free = true;   // false: it is listed, but another process has exclusive use
+  bool has_memory_pools = true;
   bool has_virtual_memory = true;   // false: the driver has none
   bool takes_back = true;           // false: releasing virtual memory fails
   bool registers_memory = true;     // false: registering host memory fails
@@ -60,13 +61,14 @@ struct Counts {
   uint64_t launches = 0;
   uint64_t allocations = 0;  // of device and pinned memory
   uint64_t live_device_bytes = 0;
-  uint64_t access_changes = 0;  // of the driver's virtual memory
-  uint64_t epilogues = 0;       // cublasLtMatmul calls, captured ones included
-  uint64_t cudnn_calls = 0;     // captured ones included
-  uint64_t frees = 0;           // of device and pinned memory, in no stream's order
-  uint64_t device_waits = 0;    // calls that wait for all work of the device
-  uint64_t stream_waits = 0;    // cudaStreamSynchronize() calls
-  uint64_t plain_copies = 0;    // cudaMemcpy() and cudaMemset() calls
+  uint64_t access_changes = 0;     // of the driver's virtual memory
+  uint64_t epilogues = 0;          // cublasLtMatmul calls, captured ones included
+  uint64_t cudnn_calls = 0;        // captured ones included
+  uint64_t plain_allocations = 0;  // of these, in no stream's order
+  uint64_t frees = 0;              // of device and pinned memory, in no stream's order
+  uint64_t device_waits = 0;       // calls that wait for all work of the device
+  uint64_t stream_waits = 0;       // cudaStreamSynchronize() calls
+  uint64_t plain_copies = 0;       // cudaMemcpy() and cudaMemset() calls
   uint64_t streams_made = 0;
 };
 Counts counts();

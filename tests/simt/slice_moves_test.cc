@@ -65,7 +65,9 @@ class SliceMoves : public ::testing::Test {
         group.stream->set_percent(i % 2 == 0 ? even : odd);
         launch(group, values(kSmall), kLaunches);
         const Stream::Event event = group.stream->record();
-        if (i > 0) EXPECT_TRUE(group.stream->wait(last).status);
+        if (i > 0) {
+          EXPECT_TRUE(group.stream->wait(last).status);
+        }
         last = event;
       }
       EXPECT_TRUE(group.stream->wait(last).status);

@@ -112,11 +112,12 @@ class CudaDevice final : public Device {
 
   Status upload(const TensorView& source, DType type, void* target) override {
     enter();
-    return cuda::upload_floats(source, type, target);
+    return cuda::upload_floats(transfers(), source, type, target);
   }
   void download(const void* source, size_t bytes, void* target) override {
     enter();
-    if (bytes != 0) (void)cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost);
+    (void)transfers().to_host(source, {static_cast<std::byte*>(target), bytes},
+                              "cannot copy from the GPU");
   }
 
   Result<size_t> packed_bytes(const GemmShape& shape) override {
@@ -124,12 +125,12 @@ class CudaDevice final : public Device {
   }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override {
     enter();
-    return cuda::pack(info_.compute, shape, weight, target);
+    return cuda::pack(transfers(), info_.compute, shape, weight, target);
   }
   Status pack_bias(const GemmShape& shape, std::span<const TensorView> bias,
                    void* target) override {
     enter();
-    return cuda::pack_bias(info_.compute, shape, bias, target);
+    return cuda::pack_bias(transfers(), info_.compute, shape, bias, target);
   }
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override {
     enter();
@@ -152,6 +153,7 @@ class CudaDevice final : public Device {
     enter();
     epilogues_.close();
     trials_.close();
+    transfers().close();
     parts_.slices->close();
     (void)cudaDeviceReset();  // may return the fault that it clears
     (void)cudaGetLastError();
@@ -173,6 +175,7 @@ class CudaDevice final : public Device {
  private:
   // Makes the GPU current in the calling thread, which may have used another one before.
   void enter() const { (void)cudaSetDevice(parts_.ordinal); }
+  cuda::Transfers& transfers() const { return parts_.budget->transfers(); }
   // Frees the memory that the device refused to take back while it was faulty.
   Status take_back_memory() {
     const size_t refused = virtual_memory_->free_refused();

@@ -30,7 +30,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  public:
   static Result<std::unique_ptr<Stream>> make(const StreamParts& parts, const StreamLimits& limits,
                                               const StreamOptions& options) {
-    ITIF_ASSIGN(auto slices, StreamSlices::make(parts.ordinal, parts.slices));
+    ITIF_ASSIGN(auto slices, StreamSlices::make(parts.slices));
     std::unique_ptr<CudaStream> made(new CudaStream(parts, std::move(slices), options));
     ITIF_ASSIGN(made->gemms_,
                 Gemms::make(parts.compute, parts.processors, made->slices_->here(), parts.budget));

@@ -272,6 +272,7 @@ enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrCanUseHostPointerForRegisteredMem = 91,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrMemoryPoolsSupported = 115,
 };
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
@@ -279,6 +280,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
 inline constexpr unsigned cudaDeviceScheduleBlockingSync = 4;
 cudaError_t cudaSetDeviceFlags(unsigned flags);
 cudaError_t cudaDeviceSynchronize();
@@ -291,6 +293,8 @@ cudaError_t cudaMalloc(T** memory, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
 }
 cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 template <class T>
 cudaError_t cudaHostAlloc(T** memory, size_t bytes, unsigned flags) {

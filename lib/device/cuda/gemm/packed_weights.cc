@@ -14,9 +14,10 @@ size_t weight_bytes(const ComputeTypes& types, const GemmShape& shape) {
 }
 
 // Uploads the views one after another.
-Status upload_all(std::span<const TensorView> views, DType type, std::byte* to) {
+Status upload_all(Transfers& transfers, std::span<const TensorView> views, DType type,
+                  std::byte* to) {
   for (const TensorView& view : views) {
-    ITIF_TRY(upload_floats(view, type, to));
+    ITIF_TRY(upload_floats(transfers, view, type, to));
     to += view.shape.elements() * dtype_bytes(type);
   }
   return {};
@@ -39,23 +40,22 @@ size_t scratch_bytes(const ComputeTypes& types, const GemmShape& shape) {
   return std::max<size_t>(packed_bytes(types, shape), shape.n * sizeof(float));
 }
 
-Status pack(const ComputeTypes& types, const GemmShape& shape, std::span<const TensorView> weight,
-            void* target) {
+Status pack(Transfers& transfers, const ComputeTypes& types, const GemmShape& shape,
+            std::span<const TensorView> weight, void* target) {
   ITIF_TRY(check_weight(shape, weight));
   auto* const to = static_cast<std::byte*>(target);
-  ITIF_TRY(upload_all(weight, types.weights, to));
+  ITIF_TRY(upload_all(transfers, weight, types.weights, to));
   if (!has_packed_bias(types, shape)) return {};
   // NaN until pack_bias() is called, so that a missing call shows.
-  return finish_write(cudaMemset(to + packed_bias_offset(types, shape), 0xFF,
-                                 shape.n * dtype_bytes(types.activations)),
-                      "cannot pack weights");
+  return transfers.fill(to + packed_bias_offset(types, shape), 0xFF,
+                        shape.n * dtype_bytes(types.activations), "cannot pack weights");
 }
 
-Status pack_bias(const ComputeTypes& types, const GemmShape& shape,
+Status pack_bias(Transfers& transfers, const ComputeTypes& types, const GemmShape& shape,
                  std::span<const TensorView> bias, void* target) {
   if (!has_packed_bias(types, shape)) return {};
   ITIF_TRY(check_weight({.n = shape.n, .k = 1}, bias));
-  return upload_all(bias, types.activations,
+  return upload_all(transfers, bias, types.activations,
                     static_cast<std::byte*>(target) + packed_bias_offset(types, shape));
 }
 

@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "device/cuda/memory/transfers.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
@@ -16,9 +17,9 @@ size_t packed_bytes(const ComputeTypes& types, const GemmShape& shape);
 size_t scratch_bytes(const ComputeTypes& types, const GemmShape& shape);
 
 // As in Device.
-Status pack(const ComputeTypes& types, const GemmShape& shape, std::span<const TensorView> weight,
-            void* target);
-Status pack_bias(const ComputeTypes& types, const GemmShape& shape,
+Status pack(Transfers& transfers, const ComputeTypes& types, const GemmShape& shape,
+            std::span<const TensorView> weight, void* target);
+Status pack_bias(Transfers& transfers, const ComputeTypes& types, const GemmShape& shape,
                  std::span<const TensorView> bias, void* target);
 
 }  // namespace itif::device::cuda

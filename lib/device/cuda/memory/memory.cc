@@ -24,7 +24,7 @@ class CudaBuffer final : public Buffer {
     bytes_ = bytes;
   }
   ~CudaBuffer() override {
-    (void)cudaFree(data_);
+    budget_->transfers().free(data_);
     budget_->give_back(bytes_);
   }
   CudaBuffer(const CudaBuffer&) = delete;
@@ -61,30 +61,28 @@ Status finish_write(cudaError_t started, const char* what) {
   return check(cudaStreamSynchronize(cudaStreamLegacy), what);
 }
 
-Status upload_floats(const TensorView& source, DType type, void* target) {
+Status upload_floats(Transfers& transfers, const TensorView& source, DType type, void* target) {
   if (!is_float(source.dtype) || !is_float(type))
     return fail(Code::kInvalidArgument,
                 fmt::format("cannot upload {} as {}: only f32, bf16 and f16",
                             dtype_name(source.dtype), dtype_name(type)));
+  constexpr const char* kWhat = "cannot upload weights";
   const size_t bytes = source.shape.elements() * dtype_bytes(type);
+  if (source.dtype == type) return transfers.to_device({source.data, bytes}, target, kWhat);
   std::vector<std::byte> converted(bytes);
   convert_floats(source, type, converted.data());
-  return finish_write(cudaMemcpy(target, converted.data(), bytes, cudaMemcpyHostToDevice),
-                      "cannot upload weights");
+  return transfers.to_device(converted, target, kWhat);
 }
 
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes) {
   bytes = std::max<size_t>(1, bytes);
   ITIF_TRY(budget->take(bytes, "a buffer"));
-  void* data = nullptr;
-  Status made = check(cudaMalloc(&data, bytes), "cannot allocate device memory");
-  if (made) made = finish_write(cudaMemset(data, 0, bytes), "cannot clear device memory");
-  if (!made) {
-    (void)cudaFree(data);
+  auto data = budget->transfers().allocate(bytes);
+  if (!data) {
     budget->give_back(bytes);
-    return std::unexpected(made.error());
+    return std::unexpected(std::move(data.error()));
   }
-  return std::make_unique<CudaBuffer>(std::move(budget), data, bytes);
+  return std::make_unique<CudaBuffer>(std::move(budget), *data, bytes);
 }
 
 Result<Pinned> Pinned::allocate(size_t bytes) {

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "device/cuda/driver/error.h"
+#include "device/cuda/memory/transfers.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
@@ -20,7 +21,7 @@ class VirtualMemory;
 // Free memory of the device, counting the use of all processes; 0: it does not answer.
 size_t free_bytes();
 
-// Limits the memory of a device. Thread-safe.
+// Limits the memory of a device, and allocates it. Thread-safe.
 class Budget {
  public:
   explicit Budget(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
@@ -30,10 +31,12 @@ class Budget {
   void give_back(size_t bytes) { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   // Bytes that take() grants now and the device has free.
   size_t available_bytes() const;
+  Transfers& transfers() { return transfers_; }
 
  private:
   const size_t limit_bytes_;
   std::atomic<size_t> used_bytes_{0};
+  Transfers transfers_;
 };
 
 // Waits for a memset or copy on the default stream, which returned `started`. It may run after its
@@ -42,7 +45,7 @@ Status finish_write(cudaError_t started, const char* what);
 
 // Copies `source` to device memory as `type`. Errors: kInvalidArgument (not a floating type),
 // kInternal.
-Status upload_floats(const TensorView& source, DType type, void* target);
+Status upload_floats(Transfers& transfers, const TensorView& source, DType type, void* target);
 
 // Zeroed, 256-byte aligned. Errors: kResourceExhausted.
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes);

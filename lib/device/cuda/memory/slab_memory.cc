@@ -55,8 +55,8 @@ class CudaSlabMemory final : public SlabMemory {
     }
     for (size_t i = 0; i < all.count; ++i) ++num_holders_[all.first + i];
     places_.take(slot);
-    Status cleared = finish_write(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes),
-                                  "cannot clear a slab's slot");
+    Status cleared = budget_->transfers().fill(slab_.at(slot), 0, slab_.stride_bytes,
+                                               "cannot clear a slab's slot");
     if (!cleared) release(slot);
     return cleared;
   }

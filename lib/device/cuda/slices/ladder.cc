@@ -175,6 +175,7 @@ std::vector<uint32_t> SliceLadder::processor_counts() const {
 
 Result<cudaStream_t> SliceLadder::make_stream(uint32_t slice) const {
   cudaStream_t made = nullptr;
+  (void)cudaSetDevice(ordinal_);  // any thread may be the first to need a stream
   if (slice == 0)
     ITIF_TRY(check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), kNoStream));
   else if (kind_ == SliceKind::kPriorities)

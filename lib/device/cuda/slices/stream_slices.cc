@@ -8,9 +8,8 @@
 
 namespace itif::device::cuda {
 
-Result<std::unique_ptr<StreamSlices>> StreamSlices::make(int ordinal,
-                                                         std::shared_ptr<Slices> slices) {
-  std::unique_ptr<StreamSlices> made(new StreamSlices(ordinal, std::move(slices)));
+Result<std::unique_ptr<StreamSlices>> StreamSlices::make(std::shared_ptr<Slices> slices) {
+  std::unique_ptr<StreamSlices> made(new StreamSlices(std::move(slices)));
   ITIF_ASSIGN(made->left_, StreamEvent::make(cudaEventDisableTiming));
   ITIF_ASSIGN(auto streams, made->slices_->make_streams(0));
   made->here_ = streams.get();
@@ -24,7 +23,6 @@ StreamSlices::~StreamSlices() {
 }
 
 void StreamSlices::set_percent(double percent) noexcept {
-  (void)cudaSetDevice(ordinal_);  // streams are made in the calling thread
   slices_->set(*this, percent);
 }
 

@@ -14,8 +14,8 @@ namespace itif::device::cuda {
 // The stream's thread calls all but set_percent().
 class StreamSlices final : private SliceUser {
  public:
-  // Begins on slice 0. `ordinal`: the GPU. Errors: kResourceExhausted, kInternal.
-  static Result<std::unique_ptr<StreamSlices>> make(int ordinal, std::shared_ptr<Slices> slices);
+  // Begins on slice 0. Errors: kResourceExhausted, kInternal.
+  static Result<std::unique_ptr<StreamSlices>> make(std::shared_ptr<Slices> slices);
   ~StreamSlices() override;
   StreamSlices(const StreamSlices&) = delete;
   StreamSlices& operator=(const StreamSlices&) = delete;
@@ -29,11 +29,9 @@ class StreamSlices final : private SliceUser {
   cudaError_t move();
 
  private:
-  StreamSlices(int ordinal, std::shared_ptr<Slices> slices)
-      : ordinal_(ordinal), slices_(std::move(slices)) {}
+  explicit StreamSlices(std::shared_ptr<Slices> slices) : slices_(std::move(slices)) {}
   void use_slice(uint32_t slice) noexcept override;
 
-  const int ordinal_;
   const std::shared_ptr<Slices> slices_;
   std::vector<std::unique_ptr<SliceStreams>> all_;  // guarded by Slices' lock
   const SliceStreams* here_ = nullptr;
