@@ -69,12 +69,6 @@ class Group {
                                .schedule = kernels::GemmMode::kStreams,
                                .prepared = prepared_.get()});
   }
-  // Copies the last batch's results once more.
-  const std::vector<float>& copy_results() {
-    again_.assign(rows_ * kWidth, -1);
-    stream_->copy_to_host(out_->data(), again_.size() * sizeof(float), again_.data());
-    return again_;
-  }
   // Runs a batch and returns its results.
   std::vector<float> run(uint32_t rows) {
     launch(rows);
@@ -98,7 +92,7 @@ class Group {
   std::unique_ptr<Buffer> numbers_, bias_, out_;
   GemmHandle prepared_;
   uint32_t rows_ = 0;
-  std::vector<float> got_, again_;
+  std::vector<float> got_;
 };
 
 class Slices : public ::testing::Test {
@@ -216,20 +210,95 @@ TEST_F(Slices, BatchesKeepTheirOrderAcrossMoves) {
   EXPECT_GE(a.stream().slice().switches, 79u);
 }
 
-// The second batch reads what the first has written, and both are in flight.
-TEST_F(Slices, ABatchOnANewSliceReadsTheOneBeforeIt) {
-  Group a(*device_, 30);
-  for (int turn = 0; turn < 20; ++turn) {
-    a.launch(32);
-    const auto before = a.stream().record();
-    a.stream().set_percent(turn % 2 == 0 ? 90 : 30);
-    const std::vector<float>& again = a.copy_results();
-    const auto after = a.stream().record();
-    EXPECT_TRUE(a.stream().wait(before).status);
-    EXPECT_TRUE(a.stream().wait(after).status);
-    a.expect_right(again);
+// Adds to a number in each batch.
+class Counter {
+ public:
+  static constexpr uint32_t kWidth = 64, kLaunches = 10;  // enough for a graph
+
+  Counter(Device& device, double percent)
+      : stream_(
+            device
+                .make_stream({.max_tokens = 8, .max_segments = 8}, {.share = {.percent = percent}})
+                .value()),
+        number_(device.allocate(kWidth * sizeof(float)).value()),
+        one_(device.allocate(kWidth * sizeof(float)).value()) {
+    const std::vector<float> ones(kWidth, 1);
+    const TensorView view{reinterpret_cast<const std::byte*>(ones.data()), DType::kF32,
+                          Shape{kWidth}};
+    EXPECT_TRUE(device.upload(view, DType::kF32, one_->data()));
   }
-  EXPECT_GE(a.stream().slice().switches, 20u);
+  Stream& stream() { return *stream_; }
+  // Adds kLaunches, and copies the sum to `target`.
+  Stream::Event add(float& target) {
+    const kernels::RowRange row = {0, 1, 0};
+    for (uint32_t i = 0; i < kLaunches; ++i)
+      stream_->launch(kernels::BiasActivation{
+          .x = number_->data(), .bias = {one_->data(), 0}, .width = kWidth, .ranges = {&row, 1}});
+    stream_->copy_to_host(number_->data(), sizeof(float), &target);
+    return stream_->record();
+  }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Buffer> number_, one_;
+};
+
+// Each batch reads what the one before it has written, which is still in flight.
+TEST_F(Slices, ABatchOnANewSliceFollowsTheOneBeforeIt) {
+  Counter a(*device_, 30);
+  std::vector<float> sums(60, -1);
+  Stream::Event last = 0;
+  for (size_t turn = 0; turn < sums.size(); ++turn) {
+    a.stream().set_percent(turn % 2 == 0 ? 90 : 30);
+    const Stream::Event event = a.add(sums[turn]);
+    if (turn > 0) {
+      EXPECT_TRUE(a.stream().wait(last).status);
+    }
+    last = event;
+  }
+  EXPECT_TRUE(a.stream().wait(last).status);
+  for (size_t turn = 0; turn < sums.size(); ++turn)
+    ASSERT_EQ(sums[turn], static_cast<float>((turn + 1) * Counter::kLaunches)) << turn;
+  EXPECT_EQ(a.stream().slice().switches, sums.size());
+  EXPECT_EQ(a.stream().graphs().kept, 2u) << "equal launches have a graph on each slice";
+}
+
+// Launch by launch: most of a batch can run before the machine ends the one before it.
+TEST_F(Slices, LaunchesOnANewSliceFollowAllOnTheFormerOne) {
+  Counter a(*device_, 30);
+  a.stream().use_graphs(false);
+  std::vector<float> sums(300, -1);
+  Stream::Event last = 0;
+  for (size_t turn = 0; turn < sums.size(); ++turn) {
+    a.stream().set_percent(turn % 2 == 0 ? 90 : 30);
+    const Stream::Event event = a.add(sums[turn]);
+    if (turn > 0) {
+      EXPECT_TRUE(a.stream().wait(last).status);
+    }
+    last = event;
+  }
+  EXPECT_TRUE(a.stream().wait(last).status);
+  for (size_t turn = 0; turn < sums.size(); ++turn)
+    ASSERT_EQ(sums[turn], static_cast<float>((turn + 1) * Counter::kLaunches)) << turn;
+}
+
+TEST_F(Slices, EqualLaunchesReplayOnTheirOwnSlice) {
+  Counter a(*device_, 30);
+  const auto launches = [](size_t multiprocessors) {
+    uint64_t sum = 0;
+    for (const simt::LaunchedOn& one : simt::launched_on())
+      if (one.multiprocessors.count() == multiprocessors) sum += one.launches;
+    return sum;
+  };
+  for (int turn = 0; turn < 8; ++turn) {
+    a.stream().set_percent(turn % 2 == 0 ? 25 : 75);
+    const uint64_t small = launches(32), large = launches(96);
+    float sum = 0;
+    EXPECT_TRUE(a.stream().wait(a.add(sum)).status);
+    EXPECT_EQ(launches(32) > small, turn % 2 == 0) << turn;
+    EXPECT_EQ(launches(96) > large, turn % 2 == 1) << turn;
+  }
+  EXPECT_GE(a.stream().graphs().launches, 4u);
 }
 
 // A graph runs where it was captured. Each slice has its own, which are kept.
