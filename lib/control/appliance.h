@@ -36,9 +36,7 @@ class Appliance {
   // As admit() for tenants that are listed, several at the same time. Passes the result of each to
   // `done` as soon as it is there, in any order.
   using OnAdmitted = std::function<void(const tenant::Record&, const Status&)>;
-  virtual void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) {
-    for (const tenant::Record& record : records) done(record, admit(record, {}));
-  }
+  virtual void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) = 0;
   // Applies the record's new settings and versions to a loaded tenant. Loads the active version and
   // the canary, if they are not loaded or if `load_again`, while the old ones serve, then swaps
   // them: requests whose first piece arrived before the swap are answered by the old ones. On error

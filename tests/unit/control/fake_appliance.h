@@ -47,6 +47,10 @@ class FakeAppliance final : public Appliance, public Documents {
       set_failure(infos_[record.id], loaded.error().message);
     return loaded;
   }
+  void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) override {
+    for (const tenant::Record& record : records)
+      if (!cancelled_) done(record, admit(record, [](const std::string&, double) {}));
+  }
   Status update(const tenant::Record& record, bool load_again, const Progress& progress) override {
     if (!has(record.id)) return fail(Code::kNotFound, "not admitted");
     const bool loads = load_again || this->record(record.id).version != record.version;
