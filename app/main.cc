@@ -157,6 +157,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
                                    .ordinal = config.device.ordinal,
                                    .dtype = config.device.dtype,
                                    .attention = config.device.attention,
+                                   .slices = config.device.slices,
                                    .num_threads = threads,
                                    .memory_limit_bytes = config.device.memory_bytes}));
   const EalSession eal_session;

@@ -151,7 +151,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                    tenant_max_contexts = 50; tenant_max_held_bytes = "1MiB";
                    reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
                    require_token = true; answer_bad_tags = true; };
-    device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn"; threads = 3;
+    device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn";
+               slices = "priorities"; threads = 3;
                cpus = [0, 3]; memory = "3GiB"; };
     batching = { max_tokens = 64; max_requests = 8; max_tenants = 4; queue_requests = 9; };
     control = { endpoint = "ipc:///a"; events_endpoint = "ipc:///b";
@@ -191,6 +192,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(config->device.memory_bytes, uint64_t{3} << 30);
   EXPECT_EQ(config->device.dtype, "bf16");
   EXPECT_EQ(config->device.attention, "cudnn");
+  EXPECT_EQ(config->device.slices, "priorities");
   EXPECT_EQ(config->device.threads, 3u);
   EXPECT_EQ(config->device.cpus, (std::vector<unsigned>{0, 3}));
   EXPECT_EQ(config->batching.max_tokens, 64u);
