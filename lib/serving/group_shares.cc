@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -16,12 +17,19 @@ namespace {
 constexpr execution::SliceTunerOptions kTuning = {.control = {.hold_down_ns = 2'000'000'000},
                                                   .period_ns = 500'000'000};
 constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
+constexpr uint64_t kLendAfterNs = 1'000'000'000;
+constexpr uint64_t kLookNs = 20'000'000;     // a group that works again waits as long for its part
+constexpr uint64_t kNoLookNs = 500'000'000;  // no group can lend
+
+// Returns true if only this class can give the group's part to others while it is idle.
+bool can_lend(const execution::GroupStage& stage) {
+  return stage.device().info().division == device::Division::kProcessors;
+}
 
 }  // namespace
 
 GroupShares::GroupShares(const Clock& clock, bool tunes)
     : clock_(clock), tunes_(tunes), tuner_(kTuning) {
-  if (!tunes_) return;
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "itif-shares");
     run();
@@ -39,9 +47,10 @@ GroupShares::~GroupShares() {
 
 void GroupShares::run() {
   std::unique_lock lock(mutex_);
-  while (!ends_.wait_for(lock, std::chrono::nanoseconds(kTuning.period_ns),
-                         [this] { return is_ending_; })) {
-    if (!tuner_.tick(clock_.now_ns())) continue;
+  while (
+      !ends_.wait_for(lock, std::chrono::nanoseconds(period_ns()), [this] { return is_ending_; })) {
+    if (!tunes_) look_for_idle_groups(clock_.now_ns());
+    if (!tunes_ || !tuner_.tick(clock_.now_ns())) continue;
     for (const Group& group : groups_)
       if (is_tuned(group))
         log::debug("group {}: share {:.1f} %, of {:.1f} % that it asks for", group.stage->name(),
@@ -59,6 +68,7 @@ void GroupShares::add(uint16_t number, execution::GroupStage& stage, const Entry
   const std::lock_guard lock(mutex_);
   CHECK(!find(number));
   groups_.push_back({entry, number, &stage});
+  groups_.back().last_work_ns = clock_.now_ns();
   divide();
 }
 
@@ -81,8 +91,18 @@ void GroupShares::remove(uint16_t number) {
 
 void GroupShares::set(uint16_t number, uint32_t percent) {
   const std::lock_guard lock(mutex_);
+  set(number, percent, false);
+}
+
+void GroupShares::measure(uint16_t number, uint32_t percent) {
+  const std::lock_guard lock(mutex_);
+  set(number, percent, true);
+}
+
+void GroupShares::set(uint16_t number, uint32_t percent, bool measures) {
   Group* group = find(number);
   if (!group) return;
+  group->is_measured = measures;
   if (is_tuned(*group) && percent != 0) CHECK(tuner_.remove(number, clock_.now_ns()));
   group->set_percent = percent;
   divide();
@@ -127,8 +147,50 @@ void GroupShares::divide() {
       continue;
     }
     group.part_percent = group.set_percent == 0 ? left / num_others : group.set_percent;
-    group.stage->set_share(group.part_percent);
   }
+  give();
+}
+
+// Gives each untuned group its part, and a part of what idle groups lend.
+void GroupShares::give() noexcept {
+  double lent = 0, busy = 0;
+  for (const Group& group : groups_) {
+    if (group.is_measured) continue;
+    if (group.lends)
+      lent += std::max(0.0, group.part_percent - kLeastPercent);
+    else
+      busy += percent_of(group);
+  }
+  const double factor = busy > 0 ? 1 + lent / busy : 1;  // all are idle: nobody needs more
+  for (const Group& group : groups_) {
+    if (tunes_ && group.set_percent == 0) continue;
+    double percent = factor * group.part_percent;
+    if (group.is_measured)
+      percent = group.part_percent;
+    else if (group.lends && busy > 0)
+      percent = kLeastPercent;
+    group.stage->set_share(percent);
+  }
+}
+
+void GroupShares::look_for_idle_groups(uint64_t now_ns) noexcept {
+  bool has_changed = false;
+  for (Group& group : groups_) {
+    if (!can_lend(*group.stage)) continue;
+    const telemetry::ExecutorCounters& counters = group.stage->counters();
+    const uint64_t num_batches = counters.batches.read();
+    if (std::exchange(group.num_batches, num_batches) != num_batches || counters.queued.read() > 0)
+      group.last_work_ns = now_ns;
+    const bool lends = now_ns - group.last_work_ns >= kLendAfterNs;
+    has_changed |= std::exchange(group.lends, lends) != lends;
+  }
+  if (has_changed) give();
+}
+
+uint64_t GroupShares::period_ns() const noexcept {
+  if (tunes_) return kTuning.period_ns;
+  const bool any = std::ranges::any_of(groups_, [](const Group& g) { return can_lend(*g.stage); });
+  return any && groups_.size() > 1 ? kLookNs : kNoLookNs;
 }
 
 double GroupShares::percent_of(const Group& group) const noexcept {

@@ -2,6 +2,11 @@
 // of what these leave: equal parts, or parts that follow the groups' loads, which a thread of this
 // object decides twice a second (execution/slice_tuner.h).
 //
+// A device that divides its time gives the time of idle groups to the others by itself. One that
+// divides its multiprocessors does not: there, a group that has had no work for a second lends its
+// part to the groups that have, in proportion to their parts, until it works again. Tuned groups
+// lend through the tuner.
+//
 // Only groups on devices that can be divided (DeviceInfo::division) take part. Any thread.
 #pragma once
 
@@ -41,6 +46,9 @@ class GroupShares {
   void remove(uint16_t number);
   // Sets or clears (0) a group's share. An unknown number is ignored.
   void set(uint16_t number, uint32_t percent);
+  // Gives a group exactly this share, without lent parts, to measure it; the others divide the rest.
+  // Until set(). An unknown number is ignored.
+  void measure(uint16_t number, uint32_t percent);
   // Gives a group its knee, in percent; 0: unknown. A tuned group never has more. An unknown number
   // is ignored.
   void set_knee(uint16_t number, double percent);
@@ -58,7 +66,11 @@ class GroupShares {
     uint16_t number;
     execution::GroupStage* stage;
     uint64_t slo_ns = 0;
-    double part_percent = 0;  // without a set share and tuning: its part of what is left
+    double part_percent = 0;   // without a set share and tuning: its part of what is left
+    uint64_t num_batches = 0;  // when last looked at
+    uint64_t last_work_ns = 0;
+    bool lends = false;
+    bool is_measured = false;
   };
 
   Group* find(uint16_t number);
@@ -68,10 +80,14 @@ class GroupShares {
   }
   // The functions below: REQUIRE mutex_.
   void divide();
+  void set(uint16_t number, uint32_t percent, bool measures);
   double percent_of(const Group& group) const noexcept;
   static slice::GroupTerms terms_of(const Group& group) noexcept {
     return {.knee_percent = group.knee_percent, .slo_ns = group.slo_ns};
   }
+  void give() noexcept;
+  void look_for_idle_groups(uint64_t now_ns) noexcept;
+  uint64_t period_ns() const noexcept;
   void run();
 
   const Clock& clock_;
@@ -81,7 +97,7 @@ class GroupShares {
   bool is_ending_ = false;
   std::vector<Group> groups_;
   execution::SliceTuner tuner_;
-  std::thread thread_;  // without tuning: none
+  std::thread thread_;
 };
 
 }  // namespace itif::serving

@@ -102,10 +102,12 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   prepare_scheduler(number);
   share_cpus();
   find_knee(number);
+  // A group that has processors of its own disturbs nobody, and is profiled on its part of them.
+  const bool divides_time = device.info().division == device::Division::kTime;
   shares_.add(number, *stages_[number],
               {.set_percent = settings_[name].share_percent.value_or(0),
                .knee_percent = bounding_knee(number),
-               .yields = yields});
+               .yields = yields && divides_time});
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;

@@ -90,7 +90,7 @@ Status TenantService::measure_shares(uint16_t group, runtime::KneeMeter& meter,
           runtime::TimeCompetitor::start(
               device, {.cpus = stage_options_.share.cpus, .percent = 100.0 - percent}, clock_));
     }
-    shares_.set(group, percent);
+    shares_.measure(group, percent);
     meter.begin(percent);
     stage.perform(task, [&] {
       if (progress && !cancelled_.load()) progress("measuring the knee", task.progress());

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -168,6 +169,16 @@ class LateStream final : public testing::NullStream {
   const std::atomic<bool>& reads_;
 };
 
+// Keeps its share.
+class ShareStream final : public testing::NullStream {
+ public:
+  explicit ShareStream(std::atomic<double>& percent) : percent_(percent) {}
+  void set_percent(double percent) noexcept override { percent_ = percent; }
+
+ private:
+  std::atomic<double>& percent_;
+};
+
 class FakeDevice : public device::Device {
  public:
   const device::DeviceInfo& info() const override { return info_; }
@@ -198,14 +209,17 @@ class FakeDevice : public device::Device {
   bool fails_reset = false;
   bool is_late = false;  // makes LateStreams
   bool has_no_stream = false;
-  std::vector<device::Share> shares;  // of each stream made
-  std::atomic<bool> holds{false};     // LateStreams end no batch
-  std::atomic<bool> reads{false};     // LateStreams read the inputs of their batches
+  std::vector<device::Share> shares;         // of each stream made
+  std::deque<std::atomic<double>> percents;  // the latest of each stream, if it divides processors
+  std::atomic<bool> holds{false};            // LateStreams end no batch
+  std::atomic<bool> reads{false};            // LateStreams read the inputs of their batches
   Result<std::unique_ptr<device::Stream>> make_stream(
       const device::StreamLimits&, const device::StreamOptions& options) override {
     if (has_no_stream) return fail(Code::kResourceExhausted, "no stream");
     shares.push_back(options.share);
     if (is_late) return std::make_unique<LateStream>(holds, reads);
+    if (info_.division == device::Division::kProcessors)
+      return std::make_unique<ShareStream>(percents.emplace_back(0));
     auto stream = std::make_unique<testing::NullStream>();
     if (!options.is_async) return stream;
     return device::AsyncStream::make(std::move(stream), options);

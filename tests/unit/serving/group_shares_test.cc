@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "tenant_service_fixture.h"
 
@@ -87,6 +88,7 @@ TEST_F(GroupSharesTest, TunedGroupsDivideWhatSetSharesLeave) {
 // Passes take 5 ms on a share of 60 % or more, and 40 ms on a smaller one. A threshold of 100 %
 // leaves room for the noise of a busy machine.
 TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
+  std::set<double> measured_percents;
   const ScratchDirectory state;
   config.control.state_dir = state.path;
   config.device.shares = "tuned";
@@ -102,7 +104,9 @@ TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
   EXPECT_EQ(service->measure_knee("a", {}).error().code, Code::kUnsupported) << "it has no passes";
   EXPECT_EQ(service->knee("a").error().code, Code::kNotFound);
   groups[0]->on_pass = [this](uint32_t, uint32_t) {
-    const bool is_slow = share("a").percent < 60;
+    const double percent = device.percents[0];
+    measured_percents.insert(percent);
+    const bool is_slow = percent < 60;
     std::this_thread::sleep_for(std::chrono::milliseconds(is_slow ? 40 : 5));
   };
   std::vector<double> fractions;
@@ -110,6 +114,7 @@ TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
     EXPECT_EQ(stage, "measuring the knee");
     fractions.push_back(fraction);
   }));
+  EXPECT_EQ(measured_percents, (std::set<double>{10, 20, 30, 40, 50, 60, 70, 80, 90, 100}));
   EXPECT_FALSE(fractions.empty());
   EXPECT_TRUE(std::ranges::is_sorted(fractions));
   const auto knee = service->knee("a");
@@ -126,6 +131,72 @@ TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
   EXPECT_EQ(service->knee("a").value()->knee_percent(1.0), 60) << "kept";
   EXPECT_NEAR(share("a").percent, bound, 1e-9) << "it starts at its kept knee";
   EXPECT_EQ(service->knee("b").error().code, Code::kNotFound);
+}
+
+// A group that waits lends its part after a second; a measured group borrows none.
+TEST_F(GroupSharesTest, AMeasuredGroupBorrowsNothing) {
+  const ScratchDirectory state;
+  config.control.state_dir = state.path;
+  config.batching.overlap = "off";
+  device.divide_processors();
+  remake();
+  tenant::Record a = settings(1), b = settings(2);
+  a.group = "a";
+  b.group = "b";
+  ASSERT_TRUE(admit(a));
+  ASSERT_TRUE(admit(b));
+  std::set<double> measured_percents;
+  groups[0]->on_pass = [&](uint32_t, uint32_t) {
+    measured_percents.insert(device.percents[0]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // b is idle for long
+  };
+  ASSERT_TRUE(service->measure_knee("a", {}));
+  EXPECT_EQ(measured_percents, (std::set<double>{10, 20, 30, 40, 50, 60, 70, 80, 90, 100}));
+  EXPECT_EQ(share("a").percent, 50);
+}
+
+// A device whose groups have processors of their own does not give them to others by itself.
+TEST_F(GroupSharesTest, AGroupWithoutWorkLendsItsProcessorsUntilItWorksAgain) {
+  device.divide_processors();
+  remake();
+  for (uint32_t id = 1; const char* name : {"a", "b"}) {
+    tenant::Record record = settings(id++);
+    record.group = name;
+    ASSERT_TRUE(admit(record));
+  }
+  const auto run = [&](uint16_t group) {
+    static constexpr uint16_t kToken = 5;
+    static const request::Piece kPiece{reinterpret_cast<const std::byte*>(&kToken), 2};
+    request::Request request;
+    request.payload_kind = wire::PayloadKind::kTokensU16;
+    request.payload_bytes = 2;
+    request.pieces = std::span(&kPiece, 1);
+    inbox(group)->push(&request);
+    pipeline::ReturnRing::Item returned;
+    while (pipeline->workers()[0]->returns().pop(&returned, 1) == 0) std::this_thread::yield();
+    std::free(request.result.data);
+  };
+  const auto given = [&] {
+    return std::pair(device.percents[0].load(), device.percents[1].load());
+  };
+  const auto reaches = [&](const std::pair<double, double>& wanted, uint16_t busy) {
+    for (const uint64_t end_ns = clock.now_ns() + 5'000'000'000; clock.now_ns() < end_ns;) {
+      if (std::abs(given().first - wanted.first) < 1e-6 &&
+          std::abs(given().second - wanted.second) < 1e-6)
+        return true;
+      run(busy);
+    }
+    return false;
+  };
+  EXPECT_EQ(given(), std::pair(50.0, 50.0));
+  EXPECT_TRUE(reaches({99, 1}, 0)) << given().first << ", " << given().second;
+  EXPECT_EQ(share("b").percent, 50) << "its part remains its own";
+  EXPECT_TRUE(reaches({50, 50}, 1)) << given().first << ", " << given().second;
+  set("b", 80, 0);
+  EXPECT_EQ(given(), std::pair(20.0, 80.0));
+  EXPECT_TRUE(reaches({1, 99}, 1)) << "a set share can borrow, too";
+  ASSERT_TRUE(service->remove(2, kLong));
+  EXPECT_EQ(device.percents[0], 100);
 }
 
 TEST_F(GroupSharesTest, ADeviceThatDoesNotDivideItsTimeRefusesShares) {
