@@ -46,8 +46,8 @@ class GroupShares {
   void remove(uint16_t number);
   // Sets or clears (0) a group's share. An unknown number is ignored.
   void set(uint16_t number, uint32_t percent);
-  // Gives a group exactly this share, without lent parts, to measure it; the others divide the rest.
-  // Until set(). An unknown number is ignored.
+  // Gives a group exactly this share until set(), without lent parts, to measure it; the others
+  // divide the rest. An unknown number is ignored.
   void measure(uint16_t number, uint32_t percent);
   // Gives a group its knee, in percent; 0: unknown. A tuned group never has more. An unknown number
   // is ignored.
