@@ -103,7 +103,7 @@ TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
   EXPECT_EQ(service->measure_knee("none", {}).error().code, Code::kNotFound);
   EXPECT_EQ(service->measure_knee("a", {}).error().code, Code::kUnsupported) << "it has no passes";
   EXPECT_EQ(service->knee("a").error().code, Code::kNotFound);
-  groups[0]->on_pass = [this](uint32_t, uint32_t) {
+  groups[0]->on_pass = [&](uint32_t, uint32_t) {
     const double percent = device.percents[0];
     measured_percents.insert(percent);
     const bool is_slow = percent < 60;
@@ -216,9 +216,9 @@ TEST_F(GroupSharesTest, AGroupThatYieldsHasTheLeastShareUntilItBegins) {
   const auto serves = make_stage("serves"), is_new = make_stage("new");
   for (const bool tunes : {false, true}) {
     GroupShares shares(clock, tunes);
-    shares.add(0, *serves, tunes ? 0 : 60);
+    shares.add(0, *serves, {.set_percent = tunes ? 0u : 60u});
     const double before = shares.share(0).percent;
-    shares.add(1, *is_new, 40, true);
+    shares.add(1, *is_new, {.set_percent = 40, .yields = true});
     EXPECT_EQ(shares.share(0).percent, before) << "the others keep theirs";
     EXPECT_EQ(shares.share(1).percent, 1);
     shares.set_objective(1, 1'000'000);
@@ -227,7 +227,7 @@ TEST_F(GroupSharesTest, AGroupThatYieldsHasTheLeastShareUntilItBegins) {
     shares.begin(1);
     EXPECT_EQ(shares.share(1).percent, tunes ? 30 : 40);
     shares.remove(1);
-    shares.add(1, *is_new, 0, true);
+    shares.add(1, *is_new, {.yields = true});
     shares.remove(1);
     shares.begin(1);
     EXPECT_EQ(shares.share(0).percent, before);
