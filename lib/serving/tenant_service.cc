@@ -125,13 +125,16 @@ uint64_t TenantService::publish() {
 // The tightest objective of a group's tenants decides about its share, too.
 void TenantService::tell_objectives() {
   std::vector<uint64_t> slo_ns(stages_.size(), 0);
-  for (const Serving& serving : tenants_) {
-    const uint64_t own_ns = serving.info.record.slo_ns;
-    if (own_ns == 0) continue;
-    for (const Model& model : serving.models) {
-      if (!serving.serves(model.served.version)) continue;
-      uint64_t& tightest_ns = slo_ns[model.served.group];
-      tightest_ns = tightest_ns == 0 ? own_ns : std::min(tightest_ns, own_ns);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Serving& serving : tenants_) {
+      const uint64_t own_ns = serving.info.record.slo_ns;
+      if (own_ns == 0) continue;
+      for (const Model& model : serving.models) {
+        if (!serving.serves(model.served.version)) continue;
+        uint64_t& tightest_ns = slo_ns[model.served.group];
+        tightest_ns = tightest_ns == 0 ? own_ns : std::min(tightest_ns, own_ns);
+      }
     }
   }
   for (uint16_t i = 0; i < stages_.size(); ++i) shares_.set_objective(i, slo_ns[i]);
