@@ -88,7 +88,8 @@ class TenantService::Loads {
       if (one.opened && *one.opened && !one.slot && fill(i)) continue;
       --num_running_;
       Result<Model> loaded = result_of(one);
-      const bool lacks_memory = !loaded && loaded.error().code == Code::kResourceExhausted;
+      const bool lacks_memory =
+          !loaded && loaded.error().code == Code::kResourceExhausted && !one.lacks_slot;
       if (lacks_memory && most > 1 && running_.size() > 1)
         alone.push_back(i);
       else if (lacks_memory && service_.free_previous(std::nullopt))
@@ -104,7 +105,8 @@ class TenantService::Loads {
     std::optional<Result<backbone::OpenedModel>> opened;  // by the first step
     std::optional<uint16_t> group;                        // whose slot is counted
     std::optional<Result<uint32_t>> slot;                 // by the second step
-    double fraction = 0;                                  // guarded by mutex_
+    bool lacks_slot = false;  // no group, or no slot of the group, is free
+    double fraction = 0;      // guarded by mutex_
   };
 
   // Runs a step on a loader thread.
@@ -150,6 +152,7 @@ class TenantService::Loads {
     one.opened.reset();
     one.slot.reset();
     one.group.reset();
+    one.lacks_slot = false;
     post(i, [this, &one] {
       const tenant::Version& version = one.load.version;
       one.opened.emplace(guarded(version, [&]() -> Result<backbone::OpenedModel> {
@@ -168,10 +171,12 @@ class TenantService::Loads {
       return one.load.choose_group(**one.opened);
     });
     if (!group) {
+      one.lacks_slot = std::ranges::none_of(service_.stages_, [](const auto& s) { return !s; });
       one.slot.emplace(std::unexpected(std::move(group.error())));
       return false;
     }
     one.group = *group;
+    one.lacks_slot = service_.is_full(*group);
     ++service_.num_slots_[*group];
     runtime::Group& target = service_.stages_[*group]->group();
     post(i, [this, &one, &target] {
