@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "net/devices.h"
 #include "serving/service_manager.h"
+#include "serving/takeover.h"
 
 namespace itif::serving {
 namespace {
@@ -18,6 +19,7 @@ using nlohmann::json;
 
 constexpr uint64_t kDefaultTimeoutNs = 600'000'000'000;
 constexpr int kPollMs = 20;
+constexpr uint64_t kSwitchNs = 20'000'000'000;  // to open the ports, and to serve
 
 }  // namespace
 
@@ -27,7 +29,7 @@ Inheritance ProcessHandover::inheritance() const {
   inheritance.file_prefix = net::file_prefix(options_.eal_args);
   inheritance.has_hugepages = options_.has_hugepages;
   for (const TenantInfo& tenant : parts_.service.list())
-    if (tenant.condition != tenant::Condition::kLoaded)
+    if (!load_failure(parts_.service, tenant).empty())
       inheritance.failed_tenants.push_back(tenant.record.id);
   for (size_t i = 0; i < parts_.config.ports.size(); ++i) {
     const config::Port& port = parts_.config.ports[i];
@@ -52,6 +54,7 @@ Result<json> ProcessHandover::run(const control::HandOver& operation,
                               port->info().device));
   const uint64_t timeout_ns = operation.timeout_ns.value_or(kDefaultTimeoutNs);
   give_up_ns_ = parts_.clock.now_ns() + timeout_ns;
+  is_switching_ = false;
   const std::string& binary = operation.binary.empty() ? options_.program : operation.binary;
   const std::string& config = operation.config.empty() ? options_.config_file : operation.config;
   log::info("handover: starting {} --config {}", binary, config);
@@ -77,6 +80,7 @@ Result<json> ProcessHandover::run_with(NewProcess& process, const control::Progr
   progress("starting", 0);
   process.channel().send("hello", to_json(inheritance()));
   ITIF_TRY(wait_for(process, "loaded", progress));
+  is_switching_ = true;
 
   progress("switching", 0);
   uint64_t in_flight = 0;
@@ -88,6 +92,8 @@ Result<json> ProcessHandover::run_with(NewProcess& process, const control::Progr
     undo.ports = true;
     ITIF_TRY(parts_.plane.detach_ports());
   }
+  // Perhaps nobody serves from here on: a new process that hangs is given up soon.
+  give_up_ns_ = std::min(give_up_ns_, parts_.clock.now_ns() + kSwitchNs);
   process.channel().send("open");
   ITIF_TRY(wait_for(process, "opened", progress));
   undo.intake = true;
@@ -132,12 +138,15 @@ Status ProcessHandover::wait_for(NewProcess& process, const std::string& step,
     }
     if (cancelled_.load())
       return fail(Code::kUnavailable, "the handover is cancelled: this process is stopping");
+    if (!is_switching_ && std::ranges::any_of(parts_.service.groups(), &GroupInfo::device_failed))
+      return fail(Code::kUnavailable, "the device has failed: this process goes on");
     if (parts_.clock.now_ns() >= give_up_ns_) {
       const std::string lines = process.last_lines();
       return fail(Code::kUnavailable,
                   fmt::format("the new process did not report '{}' in time: it is ended, and this "
-                              "one goes on (--within sets the time){}{}",
-                              step, lines.empty() ? "" : ": its last lines: ", lines));
+                              "one goes on{}{}{}",
+                              step, is_switching_ ? "" : " (--within sets the time)",
+                              lines.empty() ? "" : ": its last lines: ", lines));
     }
   }
 }

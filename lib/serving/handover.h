@@ -76,7 +76,8 @@ class ProcessHandover final : public control::Handover {
 
   const HandoverOptions options_;
   const Parts parts_;
-  uint64_t give_up_ns_ = 0;  // of the run
+  uint64_t give_up_ns_ = 0;    // of the run
+  bool is_switching_ = false;  // the new process has loaded all models
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> done_{false};
 };

@@ -106,13 +106,22 @@ bool Takeover::still_wanted(const TenantService& service) {
   return wanted;
 }
 
+std::string load_failure(const TenantService& service, const TenantInfo& tenant) {
+  if (tenant.condition != tenant::Condition::kLoaded)
+    return tenant.failure.empty() ? "it is not loaded yet" : tenant.failure;
+  for (const tenant::VersionFigures& version : service.version_figures(tenant.record.id))
+    if (!version.failure.empty()) return "its canary: " + version.failure;
+  return "";
+}
+
 Status Takeover::check_tenants(const TenantService& service) const {
   for (const TenantInfo& tenant : service.list()) {
+    const std::string failure = load_failure(service, tenant);
     const bool known = std::ranges::find(inheritance_.failed_tenants, tenant.record.id) !=
                        inheritance_.failed_tenants.end();
-    if (tenant.condition == tenant::Condition::kLoaded || known) continue;
+    if (failure.empty() || known) continue;
     return fail(Code::kUnavailable, fmt::format("the model of tenant '{}' cannot be loaded: {}",
-                                                tenant.record.name, tenant.failure));
+                                                tenant.record.name, failure));
   }
   return {};
 }

@@ -23,6 +23,9 @@
 
 namespace itif::serving {
 
+// Returns why the active version or the canary of a tenant is not loaded; empty: all are.
+std::string load_failure(const TenantService& service, const TenantInfo& tenant);
+
 class Takeover {
  public:
   // Reads what the old process passes on from descriptor `fd`. Errors: kInvalidArgument (`fd` is no
@@ -39,8 +42,8 @@ class Takeover {
   bool still_wanted(const TenantService& service);
   // Switches: waits for the old process's word, opens the ports, calls `serve`, which must take the
   // registry and the endpoints and start the workers. If the old process dies meanwhile, the
-  // takeover goes on. Errors: kUnavailable (the old process has ended), kInternal (a tenant's model
-  // is not loaded that the old process serves), those of the ports and of `serve`.
+  // takeover goes on. Errors: kUnavailable (the old process has ended, or a version is not loaded
+  // that the old process serves), those of the ports and of `serve`.
   Status finish(pipeline::Pipeline& plane, const TenantService& service,
                 const std::function<Status()>& serve);
   // Tells the old process why this one ends.
