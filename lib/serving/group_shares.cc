@@ -17,6 +17,7 @@ namespace {
 constexpr execution::SliceTunerOptions kTuning = {.control = {.hold_down_ns = 2'000'000'000},
                                                   .period_ns = 500'000'000};
 constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
+constexpr double kWholeDevice = 0;  // a stream without a share, if processors are divided
 constexpr uint64_t kLendAfterNs = 1'000'000'000;
 constexpr uint64_t kLookNs = 20'000'000;     // a group that works again waits as long for its part
 constexpr uint64_t kNoLookNs = 500'000'000;  // no group can lend
@@ -49,6 +50,7 @@ void GroupShares::run() {
   std::unique_lock lock(mutex_);
   while (
       !ends_.wait_for(lock, std::chrono::nanoseconds(period_ns()), [this] { return is_ending_; })) {
+    if (std::ranges::any_of(groups_, &Group::is_measured)) continue;
     if (!tunes_) look_for_idle_groups(clock_.now_ns());
     if (!tunes_ || !tuner_.tick(clock_.now_ns())) continue;
     for (const Group& group : groups_)
@@ -106,6 +108,10 @@ void GroupShares::set(uint16_t number, uint32_t percent, bool measures) {
   if (is_tuned(*group) && percent != 0) CHECK(tuner_.remove(number, clock_.now_ns()));
   group->set_percent = percent;
   divide();
+  if (!measures || !can_lend(*group->stage)) return;
+  for (const Group& other : groups_)
+    if (&other != group && &other.stage->device() == &group->stage->device())
+      other.stage->set_share(kWholeDevice);
 }
 
 void GroupShares::set_objective(uint16_t number, uint64_t slo_ns) {
@@ -151,13 +157,15 @@ void GroupShares::divide() {
   give();
 }
 
-// Gives each untuned group its part, and a part of what idle groups lend.
+// Gives each untuned group its part, and a part of what idle groups lend. An idle group has no
+// multiprocessors of its own then. Its next batch runs on all of them, beside the others' batches,
+// so that a group with rare requests is not slower for it.
 void GroupShares::give() noexcept {
   double lent = 0, busy = 0;
   for (const Group& group : groups_) {
     if (group.is_measured) continue;
     if (group.lends)
-      lent += std::max(0.0, group.part_percent - kLeastPercent);
+      lent += group.part_percent;
     else
       busy += percent_of(group);
   }
@@ -168,7 +176,7 @@ void GroupShares::give() noexcept {
     if (group.is_measured)
       percent = group.part_percent;
     else if (group.lends && busy > 0)
-      percent = kLeastPercent;
+      percent = kWholeDevice;
     group.stage->set_share(percent);
   }
 }
@@ -179,7 +187,8 @@ void GroupShares::look_for_idle_groups(uint64_t now_ns) noexcept {
     if (!can_lend(*group.stage)) continue;
     const telemetry::ExecutorCounters& counters = group.stage->counters();
     const uint64_t num_batches = counters.batches.read();
-    if (std::exchange(group.num_batches, num_batches) != num_batches || counters.queued.read() > 0)
+    if (std::exchange(group.num_batches, num_batches) != num_batches ||
+        counters.queued.read() > 0 || group.stage->num_executing() > 0)
       group.last_work_ns = now_ns;
     const bool lends = now_ns - group.last_work_ns >= kLendAfterNs;
     has_changed |= std::exchange(group.lends, lends) != lends;

@@ -46,8 +46,9 @@ class GroupShares {
   void remove(uint16_t number);
   // Sets or clears (0) a group's share. An unknown number is ignored.
   void set(uint16_t number, uint32_t percent);
-  // Gives a group exactly this share until set(), without lent parts, to measure it; the others
-  // divide the rest. An unknown number is ignored.
+  // Gives a group exactly this share until set(), without lent parts, to measure it. On a device
+  // that divides its processors, the others have no part meanwhile and compute on all of them. An
+  // unknown number is ignored.
   void measure(uint16_t number, uint32_t percent);
   // Gives a group its knee, in percent; 0: unknown. A tuned group never has more. An unknown number
   // is ignored.

@@ -102,12 +102,12 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   prepare_scheduler(number);
   share_cpus();
   find_knee(number);
-  // A group that has processors of its own disturbs nobody, and is profiled on its part of them.
-  const bool divides_time = device.info().division == device::Division::kTime;
+  // A group with processors of its own is profiled on those that it will have.
+  const bool has_own = device.info().division == device::Division::kProcessors;
   shares_.add(number, *stages_[number],
               {.set_percent = settings_[name].share_percent.value_or(0),
                .knee_percent = bounding_knee(number),
-               .yields = yields && divides_time});
+               .yields = yields && !has_own});
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
@@ -145,7 +145,8 @@ Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t per
   if (device.division == device::Division::kNone)
     return fail(
         Code::kUnsupported,
-        fmt::format("group {} cannot have a share of its device: {} does not divide its time",
+        fmt::format("group {} cannot have a share of its device: {} is not divided (`itifctl "
+                    "device`)",
                     group, device.kind));
   shares_.set(number, percent);
   return std::exchange(settings_[group].share_percent, percent).value_or(0);

@@ -197,8 +197,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
                            {sched::kPolicyNames.begin(), sched::kPolicyNames.end()}};
   update
       ->add_option("--share", options->share,
-                   "its part of the device's time while other groups compute, in percent; auto: a "
-                   "part of what the others leave")
+                   "its part of the device in percent: of a CPU's time while other groups compute, "
+                   "of a GPU's multiprocessors always; auto: a part of what the others leave")
       ->type_name("PERCENT|auto")
       ->check(CLI::Range(1, 100) | CLI::IsMember({"auto"}));
   update->footer(

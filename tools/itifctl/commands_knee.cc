@@ -87,7 +87,8 @@ void add_group_knee(CommandLine& line, CLI::App* groups) {
       "knee", "Show the share of the device past which a group's throughput hardly rises");
   command->add_option("GROUP", options->group, "name of the group, from `itifctl group list`")
       ->required();
-  command->add_flag("--measure", options->measures, "measure it now, while the group is serving");
+  command->add_flag("--measure", options->measures,
+                    "measure it now; groups answer more slowly meanwhile");
   command->add_flag("--plot", options->plots, "draw throughput by share, for each batch size");
   CLI::Option* threshold =
       command
@@ -96,12 +97,12 @@ void add_group_knee(CommandLine& line, CLI::App* groups) {
           ->type_name("PERCENT")
           ->check(CLI::Range(1, 100));
   command->footer(
-      "Measure while other groups are idle: their batches take time from this one's. Restarts keep "
-      "the\n"
-      "result. A GPU divides its processors: `itifctl profile run` measures there, too, and with\n"
-      "device.shares = \"tuned\" a group never has more than its knee. On a CPU groups divide the "
-      "time, and\n"
-      "throughput rises with every share.\n"
+      "Measure while other groups are idle: their batches change the result. Restarts keep it.\n"
+      "On a GPU, `itifctl profile run` measures the knee as well, and with device.shares = "
+      "\"tuned\" a\n"
+      "group never has more than its knee. On a CPU groups divide the time, and throughput rises "
+      "with\n"
+      "every share.\n"
       "Examples:\n"
       "  itifctl group knee bert-12x768-12-3072-gelu-1e-12 --measure\n"
       "  itifctl group knee bert-12x768-12-3072-gelu-1e-12 --plot --threshold 5");

@@ -189,12 +189,12 @@ TEST_F(GroupSharesTest, AGroupWithoutWorkLendsItsProcessorsUntilItWorksAgain) {
     return false;
   };
   EXPECT_EQ(given(), std::pair(50.0, 50.0));
-  EXPECT_TRUE(reaches({99, 1}, 0)) << given().first << ", " << given().second;
+  EXPECT_TRUE(reaches({100, 0}, 0)) << given().first << ", " << given().second;
   EXPECT_EQ(share("b").percent, 50) << "its part remains its own";
   EXPECT_TRUE(reaches({50, 50}, 1)) << given().first << ", " << given().second;
   set("b", 80, 0);
   EXPECT_EQ(given(), std::pair(20.0, 80.0));
-  EXPECT_TRUE(reaches({1, 99}, 1)) << "a set share can borrow, too";
+  EXPECT_TRUE(reaches({0, 100}, 1)) << "a set share can borrow, too";
   ASSERT_TRUE(service->remove(2, kLong));
   EXPECT_EQ(device.percents[0], 100);
 }
