@@ -5,8 +5,8 @@
 //   answer in four fifths of its objective, so that answers are late if batches are too small (too
 //   few answers/s) or too large (a request waits for one batch and rides in the next).
 // - Convergence: the objective rises and falls, and a group that shared the device leaves. From
-//   that step to the end of the first batch whose size is within a tenth, or one request, of the
-//   mean size at last.
+//   that step to the end of the first of three batches in a row whose sizes are within a tenth, or
+//   one request, of the mean size at last. A size that is only passed does not count.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -33,6 +33,8 @@ struct StatedConvergence {
 };
 constexpr StatedConvergence kStatedConvergences[] = {{50, 300, 3500}, {100, 500, 10'000}};
 constexpr StatedConvergence kQuickConvergences[] = {{25, 300, 3500}};
+
+constexpr uint32_t kBatchesInARow = 3;
 
 const char* name_of(sched::BatchControlKind control) {
   return sched::kBatchControlNames[static_cast<size_t>(control)].data();
@@ -103,10 +105,15 @@ double convergence_ms(const std::vector<BatchSeen>& batches, uint64_t from_ns, u
       ++count;
     }
   const double at_last = count > 0 ? sum / count : 0;
-  for (const BatchSeen& batch : batches)
-    if (count > 0 && batch.begun_ns >= from_ns && batch.done_ns <= until_ns &&
-        std::abs(batch.num_requests - at_last) <= std::max(1.0, at_last / 10))
-      return static_cast<double>(batch.done_ns - from_ns) / 1e6;
+  uint32_t num_in_a_row = 0;
+  uint64_t first_done_ns = until_ns;
+  for (const BatchSeen& batch : batches) {
+    if (count == 0 || batch.begun_ns < from_ns || batch.done_ns > until_ns) continue;
+    const bool is_there = std::abs(batch.num_requests - at_last) <= std::max(1.0, at_last / 10);
+    num_in_a_row = is_there ? num_in_a_row + 1 : 0;
+    if (num_in_a_row == 1) first_done_ns = batch.done_ns;
+    if (num_in_a_row == kBatchesInARow) return static_cast<double>(first_done_ns - from_ns) / 1e6;
+  }
   return static_cast<double>(until_ns - from_ns) / 1e6;
 }
 
