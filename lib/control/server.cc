@@ -34,6 +34,8 @@ Error stopping_error() {
   return {Code::kUnavailable, "the server is stopping: start it again and repeat the request"};
 }
 
+constexpr std::chrono::milliseconds kLastAnswerTime{300};
+
 Error handover_error() {
   return {Code::kUnavailable,
           "a handover to another process runs: repeat the request when it has ended"};
@@ -178,6 +180,8 @@ void Server::Impl::stop() {
     stopping_.store(true);
     outbox_->close();
     io_thread_.join();
+    // libzmq may drop an answer that reaches its client together with the end of the connection.
+    if (handing_over_.load()) std::this_thread::sleep_for(kLastAnswerTime);
   }
   sockets_.reset();
 }

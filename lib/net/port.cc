@@ -276,12 +276,13 @@ void Port::close() noexcept {
   rte_eth_dev_close(info_.id);
 }
 
-void Port::reconnect() noexcept {
-  if (info_.driver != "net_memif" || link().up) return;
+bool Port::reconnect() noexcept {
+  if (info_.driver != "net_memif" || link().up) return false;
   capture_eal_log();  // a line for each attempt
   (void)rte_eth_dev_stop(info_.id);
-  (void)rte_eth_dev_start(info_.id);
+  const bool is_connected = rte_eth_dev_start(info_.id) == 0;
   release_eal_log();
+  return is_connected;
 }
 
 PortStats Port::stats() const noexcept {

@@ -34,6 +34,8 @@ constexpr uint32_t kMbufs = 16384;
 constexpr uint32_t kMbufBytes = 2048;
 constexpr size_t kBurst = 64;
 constexpr uint64_t kReconnectPeriod_ns = 20'000'000;
+// DPDK's memif server ends its process if a client goes before the server has greeted it.
+constexpr uint64_t kHandshake_ns = 1'000'000'000;
 constexpr uint64_t kLongestNap_ns = 50'000;  // between polls, because a DPDK port wakes no thread
 
 class EalTransport final : public client::Transport {
@@ -106,8 +108,8 @@ class EalTransport final : public client::Transport {
     release_received();
     // The appliance's end of a memif goes away during a handover.
     if (const uint64_t now_ns = clock_.now_ns(); now_ns >= next_reconnect_ns_) {
-      next_reconnect_ns_ = now_ns + kReconnectPeriod_ns;
-      port_.reconnect();
+      const bool is_connected = port_.reconnect();
+      next_reconnect_ns_ = now_ns + (is_connected ? kHandshake_ns : kReconnectPeriod_ns);
     }
     // Registers the owner thread with EAL: without an lcore id it has no mempool cache. May fail
     // harmlessly.

@@ -161,7 +161,10 @@ class Appliance:
 
     def handover(self, *options, link="up"):
         """Hands over to a new process, which is this appliance's from then on. Returns itifctl's answer."""
-        answer = self.ctl_json("handover", *options)
+        try:
+            answer = self.ctl_json("handover", *options)
+        except CtlError as error:
+            raise AssertionError(f"{error}\n{self.log()[-4000:]}") from error
         assert self.process.wait(20) == 0, self.log()[-4000:]
         self.adopt(answer["pid"])
         status = self.ctl("health", check=False).returncode
