@@ -30,6 +30,21 @@ class GroupSharesTest : public TenantServiceTest {
       ASSERT_TRUE(admit(record));
     }
   }
+  // Groups "a" and "b" on a device that divides its processors.
+  void start_to_measure(const ScratchDirectory& state, const std::string& shares) {
+    config.control.state_dir = state.path;
+    config.device.shares = shares;
+    config.batching.overlap = "off";  // passes are timed by the clock
+    device.divide_processors();
+    remake();
+    ASSERT_TRUE(admit(of_group(1, "a")));
+    ASSERT_TRUE(admit(of_group(2, "b")));
+  }
+  static tenant::Record of_group(uint32_t id, const char* group) {
+    tenant::Record record = settings(id);
+    record.group = group;
+    return record;
+  }
   GroupShares::Share share(const std::string& name) {
     for (const GroupInfo& group : service->groups())
       if (group.name == name) return group.share;
@@ -90,16 +105,7 @@ TEST_F(GroupSharesTest, TunedGroupsDivideWhatSetSharesLeave) {
 TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
   std::set<double> measured_percents;
   const ScratchDirectory state;
-  config.control.state_dir = state.path;
-  config.device.shares = "tuned";
-  config.batching.overlap = "off";  // passes are timed by the clock
-  device.divide_processors();
-  remake();
-  tenant::Record a = settings(1), b = settings(2);
-  a.group = "a";
-  b.group = "b";
-  ASSERT_TRUE(admit(a));
-  ASSERT_TRUE(admit(b));
+  start_to_measure(state, "tuned");
   EXPECT_EQ(service->measure_knee("none", {}).error().code, Code::kNotFound);
   EXPECT_EQ(service->measure_knee("a", {}).error().code, Code::kUnsupported) << "it has no passes";
   EXPECT_EQ(service->knee("a").error().code, Code::kNotFound);
@@ -127,7 +133,7 @@ TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
   ASSERT_TRUE(service->set_share("a", 0));
   ASSERT_TRUE(service->remove(1, kLong));
   EXPECT_EQ(service->knee("a").error().code, Code::kNotFound) << "there is no such group";
-  ASSERT_TRUE(admit(a));
+  ASSERT_TRUE(admit(of_group(1, "a")));
   EXPECT_EQ(service->knee("a").value()->knee_percent(1.0), 60) << "kept";
   EXPECT_NEAR(share("a").percent, bound, 1e-9) << "it starts at its kept knee";
   EXPECT_EQ(service->knee("b").error().code, Code::kNotFound);
@@ -136,15 +142,7 @@ TEST_F(GroupSharesTest, AMeasuredKneeBoundsATunedGroup) {
 // A group that waits lends its part after a second; a measured group borrows none.
 TEST_F(GroupSharesTest, AMeasuredGroupBorrowsNothing) {
   const ScratchDirectory state;
-  config.control.state_dir = state.path;
-  config.batching.overlap = "off";
-  device.divide_processors();
-  remake();
-  tenant::Record a = settings(1), b = settings(2);
-  a.group = "a";
-  b.group = "b";
-  ASSERT_TRUE(admit(a));
-  ASSERT_TRUE(admit(b));
+  start_to_measure(state, "equal");
   std::set<double> measured_percents;
   groups[0]->on_pass = [&](uint32_t, uint32_t) {
     measured_percents.insert(device.percents[0]);
