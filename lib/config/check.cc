@@ -45,6 +45,7 @@ class Checker {
     ITIF_TRY(ports());
     ITIF_TRY(data_plane());
     ITIF_TRY(device());
+    ITIF_TRY(batching());
     ITIF_TRY(endpoint("control.endpoint", config_.control.endpoint));
     ITIF_TRY(endpoint("control.events_endpoint", config_.control.events_endpoint));
     ITIF_TRY(control());
@@ -142,6 +143,15 @@ class Checker {
           "device.ordinal {} names a GPU, but device.kind is \"host\": use \"cuda\" or \"auto\", "
           "or ordinal 0",
           device.ordinal);
+    return {};
+  }
+
+  Status batching() const {
+    constexpr uint32_t kLeastTokens = 16;
+    const uint32_t tokens = config_.batching.max_tokens;
+    if (tokens != 0 && tokens < kLeastTokens)
+      return refuse("batching.max_tokens {} is less than {}; 0 stands for the device's default",
+                    tokens, kLeastTokens);
     return {};
   }
 

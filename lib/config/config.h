@@ -66,7 +66,7 @@ struct Batching {
   std::string fidelity = "fused";      // fusion mode: fused | thesis
   std::string overlap = "auto";        // prepare a batch while another computes: auto | on | off
   std::string planner = "packed";      // of groups whose planner control has not set
-  uint32_t max_tokens = 1024;          // per batch
+  uint32_t max_tokens = 0;             // per batch; 0: as suits the device
   uint32_t max_requests = 256;         // per batch
   uint32_t max_tenants = 64;           // slots per group
   uint32_t max_beams = 128;            // per step, in groups that generate

@@ -98,7 +98,7 @@ void visit_batching(V& v, Batching& batching) {
   v.checked("planner", batching.planner, plan::parse_planner);
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
   v.choice("overlap", batching.overlap, {"auto", "on", "off"});
-  v.integer("max_tokens", batching.max_tokens, 16, 1u << 20);
+  v.integer("max_tokens", batching.max_tokens, 0, 1u << 20);
   v.integer("max_requests", batching.max_requests, 1, 1u << 16);
   v.integer("max_tenants", batching.max_tenants, 1, 4096);
   v.integer("max_beams", batching.max_beams, 1, 4096);

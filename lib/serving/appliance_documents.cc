@@ -130,6 +130,7 @@ json ApplianceDocuments::groups() const {
                     {"planner", g.planner},
                     {"share_percent", g.share.percent},
                     {"demand_percent", g.share.demand > 0 ? json(g.share.demand) : json()},
+                    {"max_batch_tokens", g.max_batch_tokens},
                     {"batches", g.batches},
                     {"requests", g.requests},
                     {"tokens", g.tokens},

@@ -13,6 +13,13 @@ namespace {
 
 constexpr const char* kFirstPlanner = "packed";  // an executor's initial planner
 
+// Returns the batch size, in tokens, past which throughput hardly grows: a CPU's GEMMs are large
+// enough at some hundreds of tokens per tenant, a GPU's at thousands.
+uint32_t default_batch_tokens(const device::DeviceInfo& device) {
+  const bool is_gpu = device.num_threads == 0;
+  return is_gpu ? 8192 : 1024;
+}
+
 }  // namespace
 
 Result<std::optional<uint16_t>> TenantService::find_group(const std::string& name,
@@ -73,6 +80,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
                             pipeline::GroupTable::kMaxGroups));
   }
   runtime::GroupOptions options = group_options_;
+  if (options.max_tokens == 0) options.max_tokens = default_batch_tokens(device.info());
   options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
   options.load_memory = &load_memory_[&device];
   execution::GroupStageOptions stage_options = stage_options_;

@@ -23,6 +23,7 @@ def f32_appliance(request, new_appliance):
         if not ON_SIMT.exists():
             pytest.skip("built without tests/simt")
         made.program = str(ON_SIMT)
+        made.sections["batching"] = {"max_tokens": 1024}  # a simulated GPU is slow
     return made.start()
 
 
