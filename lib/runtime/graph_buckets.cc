@@ -1,6 +1,7 @@
 #include "runtime/graph_buckets.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace itif::runtime {
 namespace {
@@ -35,7 +36,9 @@ GraphBuckets::GraphBuckets(uint32_t max_rows, uint32_t image_tokens) {
         buckets_.push_back({rows, count, count, 0, count});
         continue;
       }
-      for (size_t i = 0; i < std::size(kRowsPerSegment); ++i) {
+      // A large batch of many short requests stays unpadded.
+      const size_t num_sizes = rows * count <= kSmallRows ? std::size(kRowsPerSegment) : 1;
+      for (size_t i = 0; i < num_sizes; ++i) {
         const uint32_t segments = std::max(kMinSegments[i], rows * count / kRowsPerSegment[i]);
         buckets_.push_back({rows, count, segments, 2 * segments + 8, 0});
       }
@@ -47,7 +50,7 @@ GraphBuckets GraphBuckets::of_steps(uint32_t max_rows) {
   GraphBuckets steps;
   for (const uint32_t rows : kStepRows)
     for (const uint32_t count : kCounts)
-      if (uint64_t{rows} * count <= max_rows)
+      if (uint64_t{rows} * count <= std::min(max_rows, kSmallRows))
         steps.buckets_.push_back({.range_rows = rows, .num_ranges = count});
   steps.sort();
   return steps;
@@ -65,7 +68,9 @@ uint32_t GraphBuckets::max_rows() const noexcept {
 
 const GraphBucket* GraphBuckets::find(std::span<const kernels::RowRange> runs, size_t num_segments,
                                       size_t num_pieces) const noexcept {
-  if (runs.empty()) return nullptr;
+  uint64_t rows = 0;
+  for (const kernels::RowRange& run : runs) rows += run.num_rows;
+  if (rows == 0 || !suit(rows, runs.size(), std::numeric_limits<uint32_t>::max())) return nullptr;
   for (const GraphBucket& bucket : buckets_) {  // by cost
     if (bucket.num_segments < num_segments || bucket.num_pieces < num_pieces) continue;
     uint64_t ranges = 0;

@@ -1,10 +1,14 @@
-// Graph buckets: the few shapes that small batches are padded to, so that a device with CUDA graphs
-// can replay a captured graph for each (DeviceInfo::max_bucket_rows).
+// Graph buckets: the few shapes that batches are padded to, so that a device with CUDA graphs can
+// replay a captured graph for each (DeviceInfo::max_bucket_rows).
 //
 // A bucket is a number of ranges of equal rows: one pointer-array GEMM call, whichever tenants the
 // ranges belong to. A tenant's rows take as many ranges as they need, padded at the end. Ranges
 // that no tenant needs compute values that are never read. Segments and id pieces are padded with
 // empty ones, to one of two sizes: for few requests, or for many short ones.
+//
+// In small batches (kSmallRows), launches cost more than arithmetic. Larger batches gain from a
+// bucket if each of their tenants has few rows: a call for one tenant's rows then leaves most of
+// the device idle, a call for all does not.
 #pragma once
 
 #include <cstddef>
@@ -28,15 +32,24 @@ struct GraphBucket {
 
 class GraphBuckets {
  public:
+  // The largest small batch, and the most rows per tenant in larger batches that have buckets.
+  static constexpr uint32_t kSmallRows = 512;
+
+  // Returns true if a batch of `rows` rows, in `runs` runs of one tenant each, gains from a bucket.
+  // `max_rows`: of the largest bucket.
+  static constexpr bool suit(uint64_t rows, uint64_t runs, uint32_t max_rows) noexcept {
+    return rows <= max_rows && rows <= runs * kSmallRows;
+  }
+
   GraphBuckets() = default;  // no buckets
   // Makes buckets of up to max_rows rows. `image_tokens`: tokens per request of a group that takes
   // images, one request per range; 0: the group takes token ids.
   GraphBuckets(uint32_t max_rows, uint32_t image_tokens);
-  // Makes buckets for a decoder's steps, which have neither segments nor pieces.
+  // Makes buckets for a decoder's steps, which have neither segments nor pieces: small ones only.
   static GraphBuckets of_steps(uint32_t max_rows);
 
   // Returns the cheapest bucket that holds `runs` (one tenant's rows each), or nullptr if none
-  // does. Allocates nothing.
+  // does, or if none suits them. Allocates nothing.
   const GraphBucket* find(std::span<const kernels::RowRange> runs, size_t num_segments,
                           size_t num_pieces) const noexcept;
   // All buckets, cheapest first: those are used most often.

@@ -7,15 +7,16 @@
 namespace itif::device {
 namespace {
 
-// Returns the number of planned calls, else of non-empty ranges, or at most 1 if they run
-// concurrently.
+// Returns the number of planned calls, else of non-empty ranges, or at most 1 if one call computes
+// them all.
 uint64_t launches_of(const kernels::GroupedGemm& args) {
   if (!args.schedule.calls().empty()) return args.schedule.calls().size();
   const auto ranges = static_cast<uint64_t>(std::ranges::count_if(
       args.ranges, [](const kernels::RowRange& range) { return range.num_rows > 0; }));
-  return args.schedule.mode_of(args.n, args.k) == kernels::GemmMode::kConcurrent
-             ? std::min<uint64_t>(ranges, 1)
-             : ranges;
+  const kernels::GemmMode mode = args.schedule.mode_of(args.n, args.k);
+  const bool is_one_call =
+      mode == kernels::GemmMode::kConcurrent || mode == kernels::GemmMode::kPointers;
+  return is_one_call ? std::min<uint64_t>(ranges, 1) : ranges;
 }
 uint64_t launches_of(const kernels::GroupedGemms& args) {
   uint64_t launches = 0;

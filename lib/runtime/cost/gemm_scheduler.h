@@ -46,11 +46,11 @@ class GemmScheduler {
   // Returns the mode of each operator, valid until the next call. One owner thread. Allocates
   // nothing.
   kernels::GemmSchedule choose(std::span<const kernels::RowRange> ranges) noexcept;
-  // The same for a layout that may be padded to a graph bucket. A bucket's GEMM is one concurrent
-  // call: the captured graph must not depend on tenants.
+  // The same for a layout that may be padded to a graph bucket. A bucket's GEMM is one call by
+  // pointers: the captured graph must not depend on tenants.
   kernels::GemmSchedule choose(std::span<const kernels::RowRange> ranges,
                                bool has_bucket) noexcept {
-    return has_bucket ? kernels::GemmMode::kConcurrent : choose(ranges);
+    return has_bucket ? kernels::GemmMode::kPointers : choose(ranges);
   }
 
  private:

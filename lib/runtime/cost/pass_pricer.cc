@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "plan/make_planner.h"
 #include "runtime/cost/gemm_scheduler.h"
+#include "runtime/graph_buckets.h"
 
 namespace itif::runtime {
 
@@ -31,7 +32,8 @@ double PassPricer::price_ns(const plan::Plan& plan) noexcept {
 }
 
 bool PassPricer::has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept {
-  return !plan.has_fixed_calls && pass.num_rows <= max_bucket_rows_;
+  return !plan.has_fixed_calls &&
+         GraphBuckets::suit(pass.num_rows, pass.num_mini_batches, max_bucket_rows_);
 }
 
 double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept {

@@ -20,7 +20,8 @@ constexpr uint32_t kStepPadding = 8;
 GenerationBuckets decoder_buckets(const device::DeviceInfo& device, const GroupOptions& options,
                                   uint32_t max_beams) {
   return {
-      .sources = GraphBuckets(std::min(device.max_bucket_rows, options.max_tokens), 0),
+      .sources = GraphBuckets(
+          std::min({device.max_bucket_rows, options.max_tokens, GraphBuckets::kSmallRows}), 0),
       .steps = GraphBuckets::of_steps(std::min(device.max_bucket_rows, kStepPadding * max_beams))};
 }
 

@@ -63,6 +63,23 @@ TEST(GraphBuckets, FindReturnsABucketThatFits) {
   }
 }
 
+TEST(GraphBuckets, LargeBatchesHaveOnesIfTheirTenantsHaveFewRows) {
+  const GraphBuckets buckets(4096, 0);
+  EXPECT_LE(buckets.all().size(), 110u);
+  const auto rows_of = [&](std::initializer_list<uint32_t> lengths, size_t segments) {
+    const GraphBucket* bucket = buckets.find(runs_of(lengths), segments, segments);
+    return bucket == nullptr ? 0u : bucket->num_rows();
+  };
+  EXPECT_EQ(rows_of({256, 256, 256, 256}, 16), 1024u);
+  EXPECT_EQ(rows_of({500, 500, 500, 500}, 28), 2048u);
+  EXPECT_EQ(rows_of({512, 512, 512, 512, 512, 512, 512, 512}, 60), 4096u);
+  EXPECT_EQ(rows_of({513}, 1), 0u) << "one tenant's rows keep the device busy";
+  EXPECT_EQ(rows_of({700, 400}, 16), 0u);
+  EXPECT_EQ(rows_of({256, 256, 256, 256}, 65), 1280u) << "more requests";
+  EXPECT_EQ(rows_of({256, 256, 256, 256}, 1024), 0u) << "many short requests";
+  EXPECT_EQ(GraphBuckets::of_steps(4096).max_rows(), 512u);
+}
+
 TEST(GraphBuckets, HoldOneImagePerRange) {
   const GraphBuckets buckets(512, 197);
   ASSERT_EQ(buckets.all().size(), 2u);

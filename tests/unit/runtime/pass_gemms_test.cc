@@ -77,7 +77,7 @@ TEST_F(PassGemmsTest, DifferentWeightsStayApart) {
 TEST_F(PassGemmsTest, ABucketKeepsItsRanges) {
   choose({7, 7, 7, 7, 7}, {7, 7, 7, 7, 7}, {}, true);
   EXPECT_EQ(rows(0), kApart);
-  EXPECT_EQ(pass_.gemm_schedule.others(), kernels::GemmMode::kConcurrent);
+  EXPECT_EQ(pass_.gemm_schedule.others(), kernels::GemmMode::kPointers);
 }
 
 TEST_F(PassGemmsTest, ModesAreThoseOfTheJoinedRanges) {

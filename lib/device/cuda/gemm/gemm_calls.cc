@@ -25,7 +25,7 @@ bool is_strided(std::span<const kernels::RowRange> ranges, kernels::GemmMode mod
 }  // namespace
 
 bool are_few_rows(std::span<const kernels::RowRange> ranges) {
-  return ranges.back().first_row + ranges.back().num_rows <= kMaxBucketRows;
+  return ranges.back().first_row + ranges.back().num_rows <= kFewRows;
 }
 bool are_equally_long(std::span<const kernels::RowRange> ranges) {
   return std::ranges::all_of(

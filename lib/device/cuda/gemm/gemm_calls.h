@@ -19,9 +19,10 @@
 
 namespace itif::device::cuda {
 
-// The largest batch, in rows, whose launches cost more than its arithmetic:
-// DeviceInfo::max_bucket_rows.
-inline constexpr uint32_t kMaxBucketRows = 512;
+// DeviceInfo::max_bucket_rows: beyond, even GEMMs of a single tenant's rows fill an H200.
+inline constexpr uint32_t kMaxBucketRows = 4096;
+// The largest batch, in rows, whose launches cost more than its arithmetic.
+inline constexpr uint32_t kFewRows = 512;
 
 // Returns true if launches cost more than pointer lookups: all tenants then share one graph.
 bool are_few_rows(std::span<const kernels::RowRange> ranges);
