@@ -89,6 +89,7 @@ void visit_device(V& v, Device& device) {
   v.integers("cpus", device.cpus, kMaxCpu);
   v.size("memory", device.memory_bytes, 0, 1024 * kGiB);
   v.choice("shares", device.shares, {"equal", "tuned"});
+  v.choice("unmet_demands", device.unmet_demands, {"proportional", "equal"});
 }
 
 template <class V, class Batching>

@@ -14,8 +14,8 @@ namespace {
 
 // A switch of shares takes effect between two operators and costs no time, so a short hold-down is
 // enough: it only keeps the noise of arrivals from moving the shares.
-constexpr execution::SliceTunerOptions kTuning = {.control = {.hold_down_ns = 2'000'000'000},
-                                                  .period_ns = 500'000'000};
+constexpr uint64_t kHoldDownNs = 2'000'000'000;
+constexpr uint64_t kTuningNs = 500'000'000;  // between two decisions
 constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
 constexpr double kWholeDevice = 0;  // a stream without a share, if processors are divided
 constexpr uint64_t kLendAfterNs = 1'000'000'000;
@@ -29,8 +29,11 @@ bool can_lend(const execution::GroupStage& stage) {
 
 }  // namespace
 
-GroupShares::GroupShares(const Clock& clock, bool tunes)
-    : clock_(clock), tunes_(tunes), tuner_(kTuning) {
+GroupShares::GroupShares(const Clock& clock, const Options& options)
+    : clock_(clock),
+      tunes_(options.tunes),
+      tuner_({.control = {.unmet_demands = options.unmet_demands, .hold_down_ns = kHoldDownNs},
+              .period_ns = kTuningNs}) {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "itif-shares");
     run();
@@ -197,7 +200,7 @@ void GroupShares::look_for_idle_groups(uint64_t now_ns) noexcept {
 }
 
 uint64_t GroupShares::period_ns() const noexcept {
-  if (tunes_) return kTuning.period_ns;
+  if (tunes_) return kTuningNs;
   const bool any = std::ranges::any_of(groups_, [](const Group& g) { return can_lend(*g.stage); });
   return any && groups_.size() > 1 ? kLookNs : kNoLookNs;
 }

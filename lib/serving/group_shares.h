@@ -24,8 +24,13 @@ namespace itif::serving {
 
 class GroupShares {
  public:
-  // `clock` outlives the object. `tunes`: parts follow the loads; else they are equal.
-  GroupShares(const Clock& clock, bool tunes);
+  struct Options {
+    bool tunes = false;  // parts follow the loads; else they are equal
+    // For tuned groups.
+    slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
+  };
+  // `clock` outlives the object.
+  GroupShares(const Clock& clock, const Options& options);
   ~GroupShares();
   GroupShares(const GroupShares&) = delete;
   GroupShares& operator=(const GroupShares&) = delete;

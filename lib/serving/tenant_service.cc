@@ -42,7 +42,10 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
       stages_(pipeline::GroupTable::kMaxGroups),
       layouts_(pipeline::GroupTable::kMaxGroups),
       num_slots_(pipeline::GroupTable::kMaxGroups),
-      shares_(clock, config.device.shares == "tuned"),
+      shares_(clock, {.tunes = config.device.shares == "tuned",
+                      .unmet_demands = config.device.unmet_demands == "equal"
+                                           ? slice::UnmetDemands::kEqual
+                                           : slice::UnmetDemands::kProportional}),
       loaders_(std::min<size_t>(kMostLoaders, device::num_process_cpus()), executor_cpus) {
   const config::Batching& batching = config.batching;
   group_options_.max_tokens = batching.max_tokens;

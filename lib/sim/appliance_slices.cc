@@ -24,7 +24,7 @@ bool Appliance::divide_device() {
   if (slices.mode == SliceMode::kTuned && !tuner_)
     tuner_ = std::make_unique<execution::SliceTuner>(
         execution::SliceTunerOptions{.control = {.demand = {.first_percent = slices.first_percent},
-                                                 .rest = slices.rest,
+                                                 .unmet_demands = slices.unmet_demands,
                                                  .hold_down_ns = slices.hold_down_ns},
                                      .period_ns = slices.period_ns,
                                      .lends = slices.lends});

@@ -109,7 +109,7 @@ struct SliceOptions {
   uint64_t period_ns = 500'000'000;  // between two decisions
   uint64_t hold_down_ns = 2'000'000'000;
   double first_percent = 30;  // of a group whose knee is unknown
-  slice::Rest rest = slice::Rest::kProportional;
+  slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
   bool lends = true;  // what no group asks for, to all groups
 };
 

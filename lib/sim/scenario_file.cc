@@ -37,7 +37,7 @@ constexpr std::array<std::string_view, 3> kLengthNames = {"uniform", "normal", "
 constexpr std::array<std::string_view, 5> kOutputNames = {"as_source", "fixed", "uniform", "normal",
                                                           "file"};
 constexpr std::array<std::string_view, 3> kSliceModeNames = {"none", "fixed", "tuned"};
-constexpr std::array<std::string_view, 2> kRestNames = {"proportional", "equal"};
+constexpr std::array<std::string_view, 2> kUnmetDemandsNames = {"proportional", "equal"};
 constexpr std::array<std::string_view, 4> kDeadlineNames = {"none", "fixed", "uniform",
                                                             "by_length"};
 
@@ -186,7 +186,7 @@ void read_slices(Reader& r, SliceOptions& s) {
   r.duration("period", s.period_ns, 1'000'000, 3600 * kSecond);
   r.duration("hold_down", s.hold_down_ns, 0, 3600 * kSecond);
   r.number("first_percent", s.first_percent, 1, 100);
-  choice(r, "rest", s.rest, kRestNames);
+  choice(r, "unmet_demands", s.unmet_demands, kUnmetDemandsNames);
   r.boolean("lend", s.lends);
 }
 

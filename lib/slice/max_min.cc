@@ -49,7 +49,7 @@ void divide(std::span<const Demand> demands, const Division& division,
       std::min(division.least_percent, division.percent / static_cast<double>(demands.size()));
   const auto weight = [&](size_t i) { return demands[i].weight; };
   fill(demands, division.percent, least, weight, shares);
-  if (division.rest == Rest::kEqual) return;
+  if (division.unmet_demands == UnmetDemands::kEqual) return;
   // Plain max-min fairness has met the demands that fit a fair part. The others share again.
   const auto is_met = [&](size_t i) { return shares[i] >= demands[i].percent - kRounding; };
   double rest_percent = division.percent;

@@ -13,12 +13,12 @@
 
 namespace itif::slice {
 
-// How the unsatisfied groups share the rest.
-enum class Rest : uint8_t {
+// How the groups whose demands are not met share the rest.
+enum class UnmetDemands : uint8_t {
   // In proportion to demand times weight: the paper's. An unsatisfied group can get less than a
-  // satisfied one: of 100 %, demands of 30, 40 and 100 get 30, 20 and 50.
+  // satisfied one: demands of 30, 40 and 100 % get 30, 20 and 50 %.
   kProportional,
-  // In proportion to weight: plain max-min fairness. These demands get 30, 35 and 35.
+  // In proportion to weight: plain max-min fairness. These demands get 30, 35 and 35 %.
   kEqual,
 };
 
@@ -32,7 +32,7 @@ struct Division {
   // No group gets less. A smaller demand counts as this much. With more groups than fit, each gets
   // an equal part.
   double least_percent = 1;
-  Rest rest = Rest::kProportional;
+  UnmetDemands unmet_demands = UnmetDemands::kProportional;
 };
 
 // Sets each group's share, in percent. Their sum is the smaller of the sum of demands and

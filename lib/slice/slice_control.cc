@@ -107,7 +107,7 @@ void SliceControl::set_targets() noexcept {
   divide(demands_,
          {.percent = options_.device_percent,
           .least_percent = options_.demand.least_percent,
-          .rest = options_.rest},
+          .unmet_demands = options_.unmet_demands},
          targets_);
 }
 

@@ -24,7 +24,7 @@ namespace itif::slice {
 
 struct ControlOptions {
   DemandOptions demand = {};
-  Rest rest = Rest::kProportional;
+  UnmetDemands unmet_demands = UnmetDemands::kProportional;
   double device_percent = 100;  // of the device, for all groups together
   uint64_t hold_down_ns = 10'000'000'000;
   double least_change = 0.05;  // of the group's share

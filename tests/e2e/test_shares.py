@@ -57,12 +57,13 @@ def test_a_set_share_is_not_tuned(tuned):
             tuned.ctl("group", "update", name, "--share", wrong)
 
 
-def test_an_unknown_division_is_refused(new_appliance):
+@pytest.mark.parametrize("setting, allowed", [("shares", "equal, tuned"), ("unmet_demands", "proportional, equal")])
+def test_an_unknown_division_is_refused(new_appliance, setting, allowed):
     made = new_appliance()
-    made.sections["device"]["shares"] = "fair"
+    made.sections["device"][setting] = "fair"
     status, output = made.run_to_the_end()
     assert status == 1
-    assert "device.shares: 'fair' is not one of: equal, tuned" in output
+    assert f"device.{setting}: 'fair' is not one of: {allowed}" in output
 
 
 def test_the_knee_is_measured_drawn_and_kept(tuned):

@@ -152,7 +152,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                    reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
                    require_token = true; answer_bad_tags = true; };
     device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn";
-               slices = "priorities"; threads = 3;
+               slices = "priorities"; threads = 3; unmet_demands = "equal";
                cpus = [0, 3]; memory = "3GiB"; };
     batching = { max_tokens = 64; max_requests = 8; max_tenants = 4; queue_requests = 9; };
     control = { endpoint = "ipc:///a"; events_endpoint = "ipc:///b";
@@ -193,6 +193,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(config->device.dtype, "bf16");
   EXPECT_EQ(config->device.attention, "cudnn");
   EXPECT_EQ(config->device.slices, "priorities");
+  EXPECT_EQ(config->device.unmet_demands, "equal");
   EXPECT_EQ(config->device.threads, 3u);
   EXPECT_EQ(config->device.cpus, (std::vector<unsigned>{0, 3}));
   EXPECT_EQ(config->batching.max_tokens, 64u);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "serving/knee_file.h"
 #include "tenant_service_fixture.h"
 
 namespace itif::serving::test {
@@ -39,6 +40,25 @@ class GroupSharesTest : public TenantServiceTest {
     remake();
     ASSERT_TRUE(admit(of_group(1, "a")));
     ASSERT_TRUE(admit(of_group(2, "b")));
+  }
+  // Groups b, c and d ask for 30, 40 and 100 %: a tuned group starts at its knee, or at 30 %.
+  void divide_30_40_100(const std::string& unmet_demands) {
+    const ScratchDirectory state;
+    config.device.unmet_demands = unmet_demands;
+    start_to_measure(state, "tuned");
+    groups[0]->on_pass = [](uint32_t, uint32_t) {};
+    ASSERT_TRUE(service->measure_knee("a", {}));
+    const std::string file = std::filesystem::directory_iterator(state.path + "/profiles")->path();
+    slice::KneeProfile profile = read_knee_profile(file).value();
+    uint32_t id = 3;
+    for (const auto& [name, knee] : {std::pair("c", 40.0), std::pair("d", 100.0)}) {
+      profile.curves = {{.requests = 8, .tokens = 64, .points = {{knee, 1}}}};
+      ASSERT_TRUE(write_knee_profile(profile, file));
+      ASSERT_TRUE(admit(of_group(id++, name)));
+      EXPECT_EQ(share(name).demand, knee);
+    }
+    EXPECT_EQ(share("b").demand, 30);
+    ASSERT_TRUE(service->remove(1, kLong));
   }
   static tenant::Record of_group(uint32_t id, const char* group) {
     tenant::Record record = settings(id);
@@ -153,6 +173,21 @@ TEST_F(GroupSharesTest, AMeasuredGroupBorrowsNothing) {
   EXPECT_EQ(share("a").percent, 50);
 }
 
+TEST_F(GroupSharesTest, UnmetDemandsGetProportionalPartsByDefault) {
+  divide_30_40_100("proportional");
+  EXPECT_EQ(config::Device().unmet_demands, config.device.unmet_demands);
+  EXPECT_NEAR(share("b").percent, 30, 1e-6);
+  EXPECT_NEAR(share("c").percent, 20, 1e-6) << "less than a group that asks for less";
+  EXPECT_NEAR(share("d").percent, 50, 1e-6);
+}
+
+TEST_F(GroupSharesTest, UnmetDemandsGetEqualPartsIfConfigured) {
+  divide_30_40_100("equal");
+  EXPECT_NEAR(share("b").percent, 30, 1e-6);
+  EXPECT_NEAR(share("c").percent, 35, 1e-6);
+  EXPECT_NEAR(share("d").percent, 35, 1e-6);
+}
+
 // A device whose groups have processors of their own does not give them to others by itself.
 TEST_F(GroupSharesTest, AGroupWithoutWorkLendsItsProcessorsUntilItWorksAgain) {
   device.divide_processors();
@@ -213,7 +248,7 @@ TEST_F(GroupSharesTest, AGroupThatYieldsHasTheLeastShareUntilItBegins) {
   };
   const auto serves = make_stage("serves"), is_new = make_stage("new");
   for (const bool tunes : {false, true}) {
-    GroupShares shares(clock, tunes);
+    GroupShares shares(clock, {.tunes = tunes});
     shares.add(0, *serves, {.set_percent = tunes ? 0u : 60u});
     const double before = shares.share(0).percent;
     shares.add(1, *is_new, {.set_percent = 40, .yields = true});

@@ -55,7 +55,7 @@ TEST_F(ScenarioTest, TheExampleLoads) {
   EXPECT_EQ(loaded->slices.period_ns, defaults.slices.period_ns);
   EXPECT_EQ(loaded->slices.hold_down_ns, defaults.slices.hold_down_ns);
   EXPECT_EQ(loaded->slices.first_percent, defaults.slices.first_percent);
-  EXPECT_EQ(loaded->slices.rest, defaults.slices.rest);
+  EXPECT_EQ(loaded->slices.unmet_demands, defaults.slices.unmet_demands);
   EXPECT_EQ(loaded->slices.lends, defaults.slices.lends);
   ASSERT_EQ(loaded->tenants.size(), 1u);
 }

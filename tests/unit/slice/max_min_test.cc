@@ -20,10 +20,10 @@ std::vector<double> divided(const std::vector<Demand>& demands, const Division& 
   return shares;
 }
 
-std::vector<double> divided(const std::vector<double>& percents, Rest rest) {
+std::vector<double> divided(const std::vector<double>& percents, UnmetDemands unmet) {
   std::vector<Demand> demands;
   for (const double percent : percents) demands.push_back({.percent = percent});
-  return divided(demands, {.rest = rest});
+  return divided(demands, {.unmet_demands = unmet});
 }
 
 void expect_near(const std::vector<double>& shares, const std::vector<double>& expected) {
@@ -36,46 +36,47 @@ double sum(const std::vector<double>& values) {
 }
 
 TEST(MaxMin, DemandsThatFitAreMet) {
-  for (const Rest rest : {Rest::kProportional, Rest::kEqual}) {
-    expect_near(divided({8, 60}, rest), {8, 60});
-    expect_near(divided({20, 30, 50}, rest), {20, 30, 50});
-    expect_near(divided(std::vector<double>{}, rest), {});
+  for (const UnmetDemands unmet : {UnmetDemands::kProportional, UnmetDemands::kEqual}) {
+    expect_near(divided({8, 60}, unmet), {8, 60});
+    expect_near(divided({20, 30, 50}, unmet), {20, 30, 50});
+    expect_near(divided(std::vector<double>{}, unmet), {});
   }
 }
 
 // 100 / 3 meets 30. The other 70 percent do not meet 40 and 100.
 TEST(MaxMin, UnsatisfiedGroupsShareTheRestByDemandOrEqually) {
-  expect_near(divided({100, 30, 40}, Rest::kProportional), {50, 30, 20});
-  expect_near(divided({100, 30, 40}, Rest::kEqual), {35, 30, 35});
+  expect_near(divided({100, 30, 40}, UnmetDemands::kProportional), {50, 30, 20});
+  expect_near(divided({100, 30, 40}, UnmetDemands::kEqual), {35, 30, 35});
 }
 
 // 30 fits a third. Half of the other 70 then fits 33, which 100 / 3 would not show for 34.
 TEST(MaxMin, ADemandMayFitOnceSmallerOnesAreMet) {
-  expect_near(divided({30, 34, 90}, Rest::kProportional), {30, 34, 36});
-  expect_near(divided({30, 34, 90}, Rest::kEqual), {30, 34, 36});
+  expect_near(divided({30, 34, 90}, UnmetDemands::kProportional), {30, 34, 36});
+  expect_near(divided({30, 34, 90}, UnmetDemands::kEqual), {30, 34, 36});
 }
 
 TEST(MaxMin, WeightsMultiplyTheFairPart) {
   const std::vector<Demand> demands = {{.percent = 80, .weight = 3}, {.percent = 80, .weight = 1}};
-  expect_near(divided(demands, {.rest = Rest::kEqual}), {75, 25});
-  expect_near(divided(demands, {.rest = Rest::kProportional}), {75, 25});
+  expect_near(divided(demands, {.unmet_demands = UnmetDemands::kEqual}), {75, 25});
+  expect_near(divided(demands, {.unmet_demands = UnmetDemands::kProportional}), {75, 25});
   const std::vector<Demand> unlike = {{.percent = 90, .weight = 3}, {.percent = 60, .weight = 1}};
-  expect_near(divided(unlike, {.rest = Rest::kProportional}), {81.818, 18.182});
+  expect_near(divided(unlike, {.unmet_demands = UnmetDemands::kProportional}), {81.818, 18.182});
 }
 
 // 3 x 76 : 60 would give the first group 79.2, more than it asks for.
 TEST(MaxMin, APartBeyondTheDemandGoesToTheOthers) {
   const std::vector<Demand> demands = {{.percent = 76, .weight = 3}, {.percent = 60, .weight = 1}};
-  expect_near(divided(demands, {.rest = Rest::kProportional}), {76, 24});
+  expect_near(divided(demands, {.unmet_demands = UnmetDemands::kProportional}), {76, 24});
 }
 
 TEST(MaxMin, NoGroupStarves) {
-  for (const Rest rest : {Rest::kProportional, Rest::kEqual}) {
+  for (const UnmetDemands unmet : {UnmetDemands::kProportional, UnmetDemands::kEqual}) {
     const std::vector<Demand> demands = {{.percent = 100, .weight = 1000},
                                          {.percent = 100, .weight = 1},
                                          {.percent = 0, .weight = 1}};
-    expect_near(divided(demands, {.rest = rest}), {98, 1, 1});
-    expect_near(divided(demands, {.least_percent = 40, .rest = rest}), {33.333, 33.333, 33.333});
+    expect_near(divided(demands, {.unmet_demands = unmet}), {98, 1, 1});
+    expect_near(divided(demands, {.least_percent = 40, .unmet_demands = unmet}),
+                {33.333, 33.333, 33.333});
   }
 }
 
@@ -94,11 +95,11 @@ struct Instance {
   }
 };
 
-Instance random_instance(Random& random, Rest rest) {
+Instance random_instance(Random& random, UnmetDemands unmet) {
   Instance instance{.demands = {},
                     .division = {.percent = 50 + 50 * random.uniform(),
                                  .least_percent = 3 * random.uniform(),
-                                 .rest = rest}};
+                                 .unmet_demands = unmet}};
   const size_t num_groups = 1 + random.below(12);
   const bool has_weights = random.below(2) == 0;
   const double scale = random.below(2) == 0 ? 20 : 100;
@@ -134,7 +135,8 @@ std::vector<double> filled_by_steps(const Instance& instance, double step) {
 TEST(MaxMin, GivesOutAllThatIsAskedForAndNoMore) {
   Random random(1);
   for (int i = 0; i < 4000; ++i) {
-    const Instance instance = random_instance(random, i % 2 ? Rest::kEqual : Rest::kProportional);
+    const Instance instance =
+        random_instance(random, i % 2 ? UnmetDemands::kEqual : UnmetDemands::kProportional);
     const std::vector<double> shares = divided(instance.demands, instance.division);
     EXPECT_LE(sum(shares), instance.division.percent + kNear);
     EXPECT_NEAR(sum(shares), std::min(instance.division.percent, instance.total()), kNear);
@@ -153,7 +155,7 @@ TEST(MaxMin, EqualPartsTakeFromNoGroupThatHasLess) {
   Random random(2);
   size_t num_unsatisfied = 0;
   for (int i = 0; i < 2000; ++i) {
-    const Instance instance = random_instance(random, Rest::kEqual);
+    const Instance instance = random_instance(random, UnmetDemands::kEqual);
     const std::vector<double> shares = divided(instance.demands, instance.division);
     for (size_t g = 0; g < shares.size(); ++g) {
       if (shares[g] >= instance.demand(g) - kNear) continue;
@@ -171,7 +173,7 @@ TEST(MaxMin, EqualPartsTakeFromNoGroupThatHasLess) {
 TEST(MaxMin, EqualPartsMatchFillingByTinySteps) {
   Random random(3);
   for (int i = 0; i < 40; ++i) {
-    const Instance instance = random_instance(random, Rest::kEqual);
+    const Instance instance = random_instance(random, UnmetDemands::kEqual);
     const std::vector<double> expected = filled_by_steps(instance, 0.001);
     const std::vector<double> shares = divided(instance.demands, instance.division);
     for (size_t g = 0; g < shares.size(); ++g) EXPECT_NEAR(shares[g], expected[g], 0.05);
@@ -184,9 +186,9 @@ TEST(MaxMin, ProportionalPartsMeetWhatEqualPartsMeet) {
   Random random(4);
   size_t num_unsatisfied = 0;
   for (int i = 0; i < 2000; ++i) {
-    const Instance instance = random_instance(random, Rest::kProportional);
+    const Instance instance = random_instance(random, UnmetDemands::kProportional);
     Division equal = instance.division;
-    equal.rest = Rest::kEqual;
+    equal.unmet_demands = UnmetDemands::kEqual;
     const std::vector<double> plain = divided(instance.demands, equal);
     const std::vector<double> shares = divided(instance.demands, instance.division);
     double level = 0;

@@ -163,7 +163,7 @@ TEST(SliceControl, MakesNoSmallChangeWithoutNeed) {
 }
 
 TEST(SliceControl, GroupsThatComeAndGoMoveTheOthersImmediately) {
-  SliceControl control({.rest = Rest::kEqual});
+  SliceControl control({.unmet_demands = UnmetDemands::kEqual});
   ASSERT_TRUE(control.add(0, {.knee_percent = 90}, 0));
   EXPECT_NEAR(control.share_percent(0), 90, 1e-6);
   ASSERT_TRUE(control.add(1, {.knee_percent = 80}, kSecond));
@@ -183,7 +183,7 @@ TEST(SliceControl, GroupsThatComeAndGoMoveTheOthersImmediately) {
 // A group in its hold-down may have more than its part. Another grows only into what is free, and
 // gets the rest once the hold-down has passed.
 TEST(SliceControl, GrowsIntoFreeRoomUntilAHoldDownPasses) {
-  SliceControl control({.rest = Rest::kEqual});
+  SliceControl control({.unmet_demands = UnmetDemands::kEqual});
   ASSERT_TRUE(control.add(0, {}, 0));
   ASSERT_TRUE(control.add(1, {}, 0));
   uint64_t s = 1;
@@ -207,7 +207,7 @@ TEST(SliceControl, GrowsIntoFreeRoomUntilAHoldDownPasses) {
 
 // The changes of the others are below the threshold, but together they are what one group lacks.
 TEST(SliceControl, SmallChangesAreMadeIfAnotherGroupNeedsTheRoom) {
-  SliceControl control({.demand = {.first_percent = 6.4}, .rest = Rest::kEqual});
+  SliceControl control({.demand = {.first_percent = 6.4}, .unmet_demands = UnmetDemands::kEqual});
   for (uint32_t id = 0; id < 9; ++id) ASSERT_TRUE(control.add(id, {.knee_percent = 10.4}, 0));
   ASSERT_TRUE(control.add(9, {}, 0));
   EXPECT_NEAR(control.share_percent(0), 10.4, 1e-6);
@@ -239,7 +239,8 @@ TEST(SliceControl, RefusesWhatItCannotDivide) {
 TEST(SliceControl, SharesNeverExceedTheDevice) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Random random(seed);
-    SliceControl control({.rest = seed % 2 ? Rest::kEqual : Rest::kProportional});
+    SliceControl control(
+        {.unmet_demands = seed % 2 ? UnmetDemands::kEqual : UnmetDemands::kProportional});
     std::vector<double> knees(12, 0);
     for (uint64_t s = 1; s <= 500; ++s) {
       const auto id = static_cast<uint32_t>(random.below(12));

@@ -52,8 +52,8 @@ Result<std::unique_ptr<ServedGroups>> ServedGroups::make(const BenchOptions& opt
   ITIF_ASSIGN(made->returned_,
               pipeline::ReturnRing::create(fmt::format("bench_{}", serial++), kMaxReturned));
   if (sharing != Sharing::kNone)
-    made->shares_ =
-        std::make_unique<serving::GroupShares>(kSystemClock, sharing == Sharing::kTuned);
+    made->shares_ = std::make_unique<serving::GroupShares>(
+        kSystemClock, serving::GroupShares::Options{.tunes = sharing == Sharing::kTuned});
   return made;
 }
 
