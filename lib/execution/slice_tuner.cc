@@ -69,7 +69,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
       .served = served,
       .busy_ns = now.busy_ns - last.busy_ns,
       .latency_ns = answered > 0 ? since(now.latency_ns, last.latency_ns) / answered : 0,
-      .share_percent = group.given_percent,
+      .share_percent = group.used_percent,
       .ask = static_cast<slice::Ask>(group.stage->counters().share_ask.read())};
   // On a device whose groups compute in turns, a group has the part of the time in which it had the
   // turn: more than its share while others are idle.
@@ -91,6 +91,8 @@ void SliceTuner::give_shares() noexcept {
       options_.lends && sum > 0 ? std::max(1.0, control_.device_percent() / sum) : 1;
   for (Group& group : groups_) {
     group.given_percent = lent * control_.share_percent(group.id);
+    if (!options_.gives_shares) continue;
+    group.used_percent = group.given_percent;
     group.stage->set_share(group.given_percent);
   }
 }
@@ -98,6 +100,11 @@ void SliceTuner::give_shares() noexcept {
 double SliceTuner::given_percent(uint32_t id) const noexcept {
   const auto found = std::ranges::find(groups_, id, &Group::id);
   return found == groups_.end() ? 0 : found->given_percent;
+}
+
+void SliceTuner::note_given(uint32_t id, double percent) noexcept {
+  const auto found = std::ranges::find(groups_, id, &Group::id);
+  if (found != groups_.end()) found->used_percent = percent;
 }
 
 }  // namespace itif::execution

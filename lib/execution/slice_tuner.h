@@ -1,6 +1,6 @@
 // Tunes the shares of the groups of one device. Once a period it reads the counters of each group's
-// stage, lets slice/slice_control.h decide, and gives the stages their new shares. A switch takes
-// effect between two batches, or between two operators.
+// stage, lets slice/slice_control.h decide, and gives the stages their new shares, or leaves that
+// to the owner. A switch takes effect between two batches, or between two operators.
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
 // platform", SoCC 2020, sections 3.2.1 to 3.2.3.
@@ -23,6 +23,9 @@ struct SliceTunerOptions {
   // Lends what no group asks for to all groups, in proportion to their shares, until one asks for
   // it.
   bool lends = true;
+  // False: the owner gives the stages their shares after each change, by given_percent() and with
+  // what other groups lend, and calls note_given().
+  bool gives_shares = true;
 };
 
 class SliceTuner {
@@ -52,6 +55,10 @@ class SliceTuner {
   double given_percent(uint32_t id) const noexcept;
   double demand_percent(uint32_t id) const noexcept { return control_.demand_percent(id); }
 
+  // Notes that a group computes on `percent` of the device from now on, until the next call.
+  // REQUIRES: gives_shares is false. An unknown id is ignored.
+  void note_given(uint32_t id, double percent) noexcept;
+
  private:
   struct Reading {
     uint64_t served = 0, refused = 0, waiting = 0;  // requests
@@ -64,6 +71,7 @@ class SliceTuner {
     uint64_t read_ns;
     Reading last;
     double given_percent = 0;
+    double used_percent = 0;  // that it computes on
   };
 
   static Reading read(const GroupStage& stage) noexcept;

@@ -19,8 +19,7 @@ constexpr uint64_t kTuningNs = 500'000'000;  // between two decisions
 constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
 constexpr double kWholeDevice = 0;  // a stream without a share, if processors are divided
 constexpr uint64_t kLendAfterNs = 1'000'000'000;
-constexpr uint64_t kLookNs = 20'000'000;     // a group that works again waits as long for its part
-constexpr uint64_t kNoLookNs = 500'000'000;  // no group can lend
+constexpr uint64_t kLookNs = 20'000'000;  // a group that works again waits as long for its part
 
 // Returns true if only this class can give the group's part to others while it is idle.
 bool can_lend(const execution::GroupStage& stage) {
@@ -33,7 +32,8 @@ GroupShares::GroupShares(const Clock& clock, const Options& options)
     : clock_(clock),
       tunes_(options.tunes),
       tuner_({.control = {.unmet_demands = options.unmet_demands, .hold_down_ns = kHoldDownNs},
-              .period_ns = kTuningNs}) {
+              .period_ns = kTuningNs,
+              .gives_shares = false}) {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "itif-shares");
     run();
@@ -54,8 +54,9 @@ void GroupShares::run() {
   while (
       !ends_.wait_for(lock, std::chrono::nanoseconds(period_ns()), [this] { return is_ending_; })) {
     if (std::ranges::any_of(groups_, &Group::is_measured)) continue;
-    if (!tunes_) look_for_idle_groups(clock_.now_ns());
+    look_for_idle_groups(clock_.now_ns());
     if (!tunes_ || !tuner_.tick(clock_.now_ns())) continue;
+    give();
     for (const Group& group : groups_)
       if (is_tuned(group))
         log::debug("group {}: share {:.1f} %, of {:.1f} % that it asks for", group.stage->name(),
@@ -111,10 +112,6 @@ void GroupShares::set(uint16_t number, uint32_t percent, bool measures) {
   if (is_tuned(*group) && percent != 0) CHECK(tuner_.remove(number, clock_.now_ns()));
   group->set_percent = percent;
   divide();
-  if (!measures || !can_lend(*group->stage)) return;
-  for (const Group& other : groups_)
-    if (&other != group && &other.stage->device() == &group->stage->device())
-      other.stage->set_share(kWholeDevice);
 }
 
 void GroupShares::set_objective(uint16_t number, uint64_t slo_ns) {
@@ -122,7 +119,7 @@ void GroupShares::set_objective(uint16_t number, uint64_t slo_ns) {
   Group* group = find(number);
   if (!group || group->slo_ns == slo_ns) return;
   group->slo_ns = slo_ns;
-  if (is_tuned(*group)) CHECK(tuner_.set_terms(number, terms_of(*group), clock_.now_ns()));
+  set_terms(*group);
 }
 
 void GroupShares::set_knee(uint16_t number, double percent) {
@@ -130,7 +127,13 @@ void GroupShares::set_knee(uint16_t number, double percent) {
   Group* group = find(number);
   if (!group) return;
   group->knee_percent = percent;
-  if (is_tuned(*group)) CHECK(tuner_.set_terms(number, terms_of(*group), clock_.now_ns()));
+  set_terms(*group);
+}
+
+void GroupShares::set_terms(const Group& group) {
+  if (!is_tuned(group)) return;
+  CHECK(tuner_.set_terms(group.number, terms_of(group), clock_.now_ns()));
+  give();
 }
 
 // Gives the groups without a set share what is left, at least 1 % each.
@@ -147,7 +150,6 @@ void GroupShares::divide() {
   for (Group& group : groups_) {
     if (group.yields) {
       group.part_percent = kLeastPercent;
-      group.stage->set_share(kLeastPercent);
       continue;
     }
     if (is_tuned(group)) {
@@ -160,28 +162,34 @@ void GroupShares::divide() {
   give();
 }
 
-// Gives each untuned group its part, and a part of what idle groups lend. An idle group has no
+// Gives each group its part, and a part of what idle groups lend. An idle group has no
 // multiprocessors of its own then. Its next batch runs on all of them, beside the others' batches,
-// so that a group with rare requests is not slower for it.
+// so that a group with rare requests is not slower for it. The same holds for the groups beside a
+// measured one.
 void GroupShares::give() noexcept {
+  const auto part_of = [this](const Group& group) {
+    return is_tuned(group) ? tuner_.given_percent(group.number) : group.part_percent;
+  };
   double lent = 0, busy = 0;
-  for (const Group& group : groups_) {
-    if (group.is_measured) continue;
-    if (group.lends)
-      lent += group.part_percent;
-    else
-      busy += percent_of(group);
-  }
+  for (const Group& group : groups_)
+    if (!group.is_measured) (group.lends ? lent : busy) += part_of(group);
   const double factor = busy > 0 ? 1 + lent / busy : 1;  // all are idle: nobody needs more
   for (const Group& group : groups_) {
-    if (tunes_ && group.set_percent == 0) continue;
-    double percent = factor * group.part_percent;
+    double percent = factor * part_of(group);
     if (group.is_measured)
       percent = group.part_percent;
-    else if (group.lends && busy > 0)
+    else if ((group.lends && busy > 0) || is_beside_measured(group))
       percent = kWholeDevice;
     group.stage->set_share(percent);
+    tuner_.note_given(group.number, percent == kWholeDevice ? 100 : percent);
   }
+}
+
+bool GroupShares::is_beside_measured(const Group& group) const noexcept {
+  return can_lend(*group.stage) && std::ranges::any_of(groups_, [&group](const Group& other) {
+           return other.is_measured && &other != &group &&
+                  &other.stage->device() == &group.stage->device();
+         });
 }
 
 void GroupShares::look_for_idle_groups(uint64_t now_ns) noexcept {
@@ -200,9 +208,8 @@ void GroupShares::look_for_idle_groups(uint64_t now_ns) noexcept {
 }
 
 uint64_t GroupShares::period_ns() const noexcept {
-  if (tunes_) return kTuningNs;
   const bool any = std::ranges::any_of(groups_, [](const Group& g) { return can_lend(*g.stage); });
-  return any && groups_.size() > 1 ? kLookNs : kNoLookNs;
+  return any && groups_.size() > 1 ? kLookNs : kTuningNs;
 }
 
 double GroupShares::percent_of(const Group& group) const noexcept {

@@ -4,8 +4,8 @@
 //
 // A device that divides its time gives the time of idle groups to the others by itself. One that
 // divides its multiprocessors does not: there, a group that has had no work for a second lends its
-// part to the groups that have, in proportion to their parts, until it works again. Tuned groups
-// lend through the tuner.
+// part to the groups that have, in proportion to their parts, until it works again. A tuned group
+// keeps its demand meanwhile. All tuned groups borrow what none of them asks for.
 //
 // Only groups on devices that can be divided (DeviceInfo::division) take part. Any thread.
 #pragma once
@@ -55,8 +55,8 @@ class GroupShares {
   // that divides its processors, the others have no part meanwhile and compute on all of them. An
   // unknown number is ignored.
   void measure(uint16_t number, uint32_t percent);
-  // Gives a group its knee, in percent; 0: unknown. A tuned group never has more. An unknown number
-  // is ignored.
+  // Gives a group its knee, in percent; 0: unknown. A tuned group never asks for more. An unknown
+  // number is ignored.
   void set_knee(uint16_t number, double percent);
   // Gives a group its tightest latency objective; 0: none. An unknown number is ignored.
   void set_objective(uint16_t number, uint64_t slo_ns);
@@ -91,7 +91,10 @@ class GroupShares {
   static slice::GroupTerms terms_of(const Group& group) noexcept {
     return {.knee_percent = group.knee_percent, .slo_ns = group.slo_ns};
   }
+  void set_terms(const Group& group);
   void give() noexcept;
+  // Returns true if another group of its device is measured, which divides its processors.
+  bool is_beside_measured(const Group& group) const noexcept;
   void look_for_idle_groups(uint64_t now_ns) noexcept;
   uint64_t period_ns() const noexcept;
   void run();

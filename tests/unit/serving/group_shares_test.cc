@@ -41,6 +41,42 @@ class GroupSharesTest : public TenantServiceTest {
     ASSERT_TRUE(admit(of_group(1, "a")));
     ASSERT_TRUE(admit(of_group(2, "b")));
   }
+  // Groups "a" and "b" on a device that divides its processors.
+  void start_to_lend(const std::string& shares) {
+    config.device.shares = shares;
+    device.divide_processors();
+    remake();
+    ASSERT_TRUE(admit(of_group(1, "a")));
+    ASSERT_TRUE(admit(of_group(2, "b")));
+  }
+  // Runs a batch of one request.
+  void run(uint16_t group) {
+    static constexpr uint16_t kToken = 5;
+    static const request::Piece kPiece{reinterpret_cast<const std::byte*>(&kToken), 2};
+    request::Request request;
+    request.payload_kind = wire::PayloadKind::kTokensU16;
+    request.payload_bytes = 2;
+    request.pieces = std::span(&kPiece, 1);
+    inbox(group)->push(&request);
+    pipeline::ReturnRing::Item returned;
+    while (pipeline->workers()[0]->returns().pop(&returned, 1) == 0) std::this_thread::yield();
+    std::free(request.result.data);
+  }
+  // The shares that the streams have, lent parts included.
+  std::pair<double, double> given() {
+    return {device.percents[0].load(), device.percents[1].load()};
+  }
+  // Runs batches of one group until the streams have the shares. Returns false if they do not get
+  // them within five seconds.
+  bool reach(const std::pair<double, double>& wanted, uint16_t busy) {
+    for (const uint64_t end_ns = clock.now_ns() + 5'000'000'000; clock.now_ns() < end_ns;) {
+      if (std::abs(given().first - wanted.first) < 1e-6 &&
+          std::abs(given().second - wanted.second) < 1e-6)
+        return true;
+      run(busy);
+    }
+    return false;
+  }
   // Groups b, c and d ask for 30, 40 and 100 %: a tuned group starts at its knee, or at 30 %.
   void divide_30_40_100(const std::string& unmet_demands) {
     const ScratchDirectory state;
@@ -190,44 +226,44 @@ TEST_F(GroupSharesTest, UnmetDemandsGetEqualPartsIfConfigured) {
 
 // A device whose groups have processors of their own does not give them to others by itself.
 TEST_F(GroupSharesTest, AGroupWithoutWorkLendsItsProcessorsUntilItWorksAgain) {
-  device.divide_processors();
-  remake();
-  for (uint32_t id = 1; const char* name : {"a", "b"}) {
-    tenant::Record record = settings(id++);
-    record.group = name;
-    ASSERT_TRUE(admit(record));
-  }
-  const auto run = [&](uint16_t group) {
-    static constexpr uint16_t kToken = 5;
-    static const request::Piece kPiece{reinterpret_cast<const std::byte*>(&kToken), 2};
-    request::Request request;
-    request.payload_kind = wire::PayloadKind::kTokensU16;
-    request.payload_bytes = 2;
-    request.pieces = std::span(&kPiece, 1);
-    inbox(group)->push(&request);
-    pipeline::ReturnRing::Item returned;
-    while (pipeline->workers()[0]->returns().pop(&returned, 1) == 0) std::this_thread::yield();
-    std::free(request.result.data);
-  };
-  const auto given = [&] {
-    return std::pair(device.percents[0].load(), device.percents[1].load());
-  };
-  const auto reaches = [&](const std::pair<double, double>& wanted, uint16_t busy) {
-    for (const uint64_t end_ns = clock.now_ns() + 5'000'000'000; clock.now_ns() < end_ns;) {
-      if (std::abs(given().first - wanted.first) < 1e-6 &&
-          std::abs(given().second - wanted.second) < 1e-6)
-        return true;
-      run(busy);
-    }
-    return false;
-  };
+  start_to_lend("equal");
   EXPECT_EQ(given(), std::pair(50.0, 50.0));
-  EXPECT_TRUE(reaches({100, 0}, 0)) << given().first << ", " << given().second;
+  EXPECT_TRUE(reach({100, 0}, 0)) << given().first << ", " << given().second;
   EXPECT_EQ(share("b").percent, 50) << "its part remains its own";
-  EXPECT_TRUE(reaches({50, 50}, 1)) << given().first << ", " << given().second;
+  EXPECT_TRUE(reach({50, 50}, 1)) << given().first << ", " << given().second;
   set("b", 80, 0);
   EXPECT_EQ(given(), std::pair(20.0, 80.0));
-  EXPECT_TRUE(reaches({0, 100}, 1)) << "a set share can borrow, too";
+  EXPECT_TRUE(reach({0, 100}, 1)) << "a set share can borrow, too";
+  ASSERT_TRUE(service->remove(2, kLong));
+  EXPECT_EQ(device.percents[0], 100);
+}
+
+// Both start with 30 %, and what neither asks for is lent to both.
+TEST_F(GroupSharesTest, ATunedGroupWithoutWorkLendsItsProcessorsUntilItWorksAgain) {
+  start_to_lend("tuned");
+  EXPECT_EQ(given(), std::pair(50.0, 50.0));
+  groups[0]->on_forward = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  EXPECT_TRUE(reach({100, 0}, 0)) << given().first << ", " << given().second;
+  EXPECT_EQ(share("b").percent, 30) << "its part remains its own";
+  // A group that needs all of the borrowed device asks for that. It would ask for 33 % if it had
+  // fallen short of what it needs on its own 30 %.
+  for (const uint64_t end_ns = clock.now_ns() + 20'000'000'000;
+       share("a").demand < 60 && clock.now_ns() < end_ns;)
+    run(0);
+  EXPECT_GT(share("a").demand, 60);
+  EXPECT_EQ(share("b").demand, 30);
+  EXPECT_EQ(given(), std::pair(100.0, 0.0)) << "a change of shares takes back nothing that is lent";
+  const auto has_its_part_back = [&] {
+    const double percent = share("b").percent;
+    return std::abs(given().second - percent * 100 / (percent + share("a").percent)) < 1e-6;
+  };
+  for (const uint64_t end_ns = clock.now_ns() + 5'000'000'000;
+       !has_its_part_back() && clock.now_ns() < end_ns;)
+    run(1);
+  EXPECT_TRUE(has_its_part_back()) << given().first << ", " << given().second;
+  set("b", 80, 0);
+  EXPECT_TRUE(reach({0, 100}, 1)) << "a set share can borrow from a tuned one";
+  EXPECT_TRUE(reach({100, 0}, 0)) << "a tuned share can borrow from a set one";
   ASSERT_TRUE(service->remove(2, kLong));
   EXPECT_EQ(device.percents[0], 100);
 }
