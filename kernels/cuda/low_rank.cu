@@ -1,6 +1,6 @@
 // The low-rank updates of all adapters of a batch in one launch per GEMM. A block computes a tile
-// of an adapter's rows and one module: x · down stays in registers or shared memory, then each
-// block of columns of its product with `up` is added to the result. Grid: x is the tile of rows, y
+// of an adapter's rows and one module: x · down stays in shared memory, and its product with `up`
+// is added to the result. Grid: x is the tile of rows, y
 // the module, z the adapter.
 //
 // There are two kernels. One uses tensor cores, for 16-bit types and sizes that are multiples of a
@@ -87,27 +87,51 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // ---- On tensor cores ----
+//
+// A block computes 16 rows. Its warps first split the depth of x · down, then the columns of the
+// product with `up`. Each warp copies its own tiles of `down` and `up`, as many values at a time as
+// fit its part of shared memory, so that a small rank needs few rounds, and no warp waits for
+// another one's copies.
 
-constexpr uint32_t kTile = 64;  // rows of a block; depth and columns of a step
-static_assert(kTile == kWarps * 16 && kTile == kRanks);
-// Values from a row of a tile to the next in shared memory: eight more, against bank conflicts.
-constexpr uint32_t kStride = kTile + 8;
-constexpr uint32_t kTileValues = kTile * kStride;
+constexpr uint32_t kTile = 16;                   // rows of a block
+constexpr uint32_t kWarpValues = 64 * (64 + 8);  // of a warp's part of shared memory
+constexpr uint32_t kStepsAtOnce = 4;             // of 16 columns of x, held in registers
+constexpr uint32_t kColumnsAtOnce = 64;          // of results, held in registers
+// Floats from a row of x · down to the next in shared memory.
+constexpr uint32_t kSumStride = kRanks + 8;
+static_assert(kTile * kSumStride * sizeof(float) <= kWarpValues * 2);
 
-// Starts copying [rows, columns] of a matrix; the rest of the tile becomes zeros. REQUIRES: columns
-// is a multiple of a pack.
+// A warp's tile in its part of shared memory: rows of `columns` values and eight more, against bank
+// conflicts.
 template <class T>
-__device__ void bring(T* tile, const T* from, uint32_t stride, uint32_t rows, uint32_t columns) {
-  constexpr uint32_t kWidth = Pack<T>::kWidth, kPacks = kTile / kWidth;
-#pragma unroll
-  for (uint32_t n = 0; n < kTile * kPacks / kThreads; ++n) {
-    const uint32_t pack = threadIdx.x + n * kThreads;
-    const uint32_t row = pack / kPacks, column = pack % kPacks * kWidth;
-    const bool is_inside = row < rows && column < columns;
-    copy_async(tile + row * kStride + column,
-               is_inside ? from + size_t{row} * stride + column : from, is_inside ? 16 : 0);
+struct WarpTile {
+  T* values;
+  uint32_t rows, columns;  // multiples of 16
+
+  __device__ uint32_t stride() const { return columns + 8; }
+  // The lane's address for loads of 16 columns, at their first row and column.
+  __device__ const T* at(uint32_t row, uint32_t column) const {
+    const uint32_t lane = threadIdx.x % kWarp;
+    return values + (row + lane % 16) * stride() + column + lane / 16 * 8;
   }
-}
+  // Copies a part of a matrix, of which [valid_rows, valid_columns] are inside; the rest of the tile
+  // becomes zeros. REQUIRES: valid_columns is a multiple of a pack.
+  __device__ void bring(const T* from, uint32_t from_stride, uint32_t valid_rows,
+                        uint32_t valid_columns) {
+    const uint32_t packs = columns / 8;
+    for (uint32_t i = threadIdx.x % kWarp; i < rows * packs; i += kWarp) {
+      const uint32_t row = i / packs, column = i % packs * 8;
+      const bool is_inside = row < valid_rows && column < valid_columns;
+      copy_async(values + row * stride() + column,
+                 is_inside ? from + size_t{row} * from_stride + column : from, is_inside ? 16 : 0);
+    }
+    commit_copies();
+  }
+  __device__ void wait() const {
+    wait_for_copies<0>();
+    __syncwarp();  // the lanes read what others have copied
+  }
+};
 
 template <class T>
 __device__ uint32_t pair_of(float first, float second) {
@@ -117,17 +141,32 @@ __device__ uint32_t pair_of(float first, float second) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 template <class T>
-__device__ void add_pair(T* at, float first, float second) {
-  at[0] = from_float<T>(to_float(at[0]) + first);
-  at[1] = from_float<T>(to_float(at[1]) + second);
+__device__ uint32_t plus(uint32_t pair, float first, float second) {
+  const T* const values = reinterpret_cast<const T*>(&pair);
+  return pair_of<T>(to_float(values[0]) + first, to_float(values[1]) + second);
 }
 
-// Adds a [16, 16] · b [16, ranks or columns] to sums; `row`: the lane's row of b's tiles.
+// Loads a fragment of x: the rows and columns of the lane, zeros outside.
 template <class T>
-__device__ void multiply_row(Sums (&sums)[kTile / 8], const FragmentA& a, const T* row,
+__device__ FragmentA load_x(const Part<T>& part, uint32_t k, uint32_t column) {
+  const uint32_t lane = threadIdx.x % kWarp, row = lane / 4;
+  FragmentA a;
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t at_row = row + i % 2 * 8, at_column = column + lane % 4 * 2 + i / 2 * 8;
+    a.parts[i] = at_row < part.num_rows && at_column < k
+                     ? *reinterpret_cast<const uint32_t*>(part.x + size_t{at_row} * k + at_column)
+                     : 0;
+  }
+  return a;
+}
+
+// Adds a [16, 16] · b [16, columns] to sums; `columns`: at most 8 per sum.
+template <class T, uint32_t kSums>
+__device__ void multiply_row(Sums (&sums)[kSums], const FragmentA& a, const T* row,
                              uint32_t columns) {
 #pragma unroll
-  for (uint32_t pair = 0; pair < kTile / 16; ++pair) {
+  for (uint32_t pair = 0; pair < kSums / 2; ++pair) {
     if (pair * 16 >= columns) break;
     const FourTiles four = load_tiles_transposed(row + pair * 16);
     multiply_add(sums[2 * pair], a, {{four.parts[0], four.parts[1]}}, T{});
@@ -135,85 +174,130 @@ __device__ void multiply_row(Sums (&sums)[kTile / 8], const FragmentA& a, const 
   }
 }
 
+// Computes the warp's share of x · down for `ranks` ranks.
+template <class T>
+__device__ void multiply_down(Sums (&between)[kRanks / 8], const Part<T>& part, uint32_t k,
+                              const T* down, uint32_t ranks, T* shared) {
+  const uint32_t warp = threadIdx.x / kWarp, padded = (ranks + 15) / 16 * 16;
+  const uint32_t steps = min(kWarpValues / (padded + 8), (div_up(k, kWarps) + 15) / 16 * 16) / 16;
+  WarpTile<T> tile = {shared, steps * 16, padded};
+  for (uint32_t depth = warp * tile.rows; depth < k; depth += kWarps * tile.rows) {
+    tile.bring(down + size_t{depth} * part.module.rank, part.module.rank, k - depth, ranks);
+    FragmentA next[kStepsAtOnce];
+#pragma unroll
+    for (uint32_t i = 0; i < kStepsAtOnce; ++i) next[i] = load_x(part, k, depth + i * 16);
+    tile.wait();
+    for (uint32_t first = 0; first < steps; first += kStepsAtOnce) {
+      FragmentA now[kStepsAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kStepsAtOnce; ++i) {
+        now[i] = next[i];
+        if (first + kStepsAtOnce < steps)
+          next[i] = load_x(part, k, depth + (first + kStepsAtOnce + i) * 16);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kStepsAtOnce; ++i)
+        if (first + i < steps) multiply_row(between, now[i], tile.at((first + i) * 16, 0), padded);
+    }
+    __syncwarp();  // before the next copies to the tile
+  }
+}
+
+// Adds the warp's share of the columns of (x · down) · up to the results.
+template <class T>
+__device__ void multiply_up(const FragmentA (&a)[kRanks / 16], const Part<T>& part, uint32_t width,
+                            uint32_t columns, const T* up, uint32_t ranks, T* shared) {
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const uint32_t padded = (ranks + 15) / 16 * 16;
+  const uint32_t fit = (kWarpValues / padded - 8) / kColumnsAtOnce;
+  const uint32_t wanted = div_up(div_up(columns, kWarps), kColumnsAtOnce);
+  WarpTile<T> tile = {shared, padded, min(fit, wanted) * kColumnsAtOnce};
+  for (uint32_t begin = warp * tile.columns; begin < columns; begin += kWarps * tile.columns) {
+    tile.bring(up + begin, columns, ranks, columns - begin);
+    for (uint32_t column = 0; column < tile.columns && begin + column < columns;
+         column += kColumnsAtOnce) {
+      T* const to = part.out + size_t{lane / 4} * width + begin + column + lane % 4 * 2;
+      const uint32_t left = columns - begin - column;
+      const auto result = [&](uint32_t i, uint32_t half) {
+        return reinterpret_cast<uint32_t*>(to + size_t{half * 8} * width + i * 8);
+      };
+      const auto is_inside = [&](uint32_t i, uint32_t half) {
+        return lane / 4 + half * 8 < part.num_rows && i * 8 < left;
+      };
+      uint32_t before[kColumnsAtOnce / 8][2];
+#pragma unroll
+      for (uint32_t i = 0; i < kColumnsAtOnce / 8; ++i)
+#pragma unroll
+        for (uint32_t half = 0; half < 2; ++half)
+          before[i][half] = is_inside(i, half) ? *result(i, half) : 0;
+      if (column == 0) tile.wait();
+      Sums sums[kColumnsAtOnce / 8] = {};
+#pragma unroll
+      for (uint32_t step = 0; step < kRanks / 16; ++step) {
+        if (step * 16 >= ranks) break;
+        multiply_row(sums, a[step], tile.at(step * 16, column), left);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kColumnsAtOnce / 8; ++i)
+#pragma unroll
+        for (uint32_t half = 0; half < 2; ++half)
+          if (is_inside(i, half))
+            *result(i, half) =
+                plus<T>(before[i][half], sums[i].values[2 * half], sums[i].values[2 * half + 1]);
+    }
+    __syncwarp();  // before the next copies to the tile
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     low_rank_kernel(AddLowRank args, const AdapterRows* adapters) {
   SharedMemory shared;
-  T* const inputs = shared.take<T>(2 * kTileValues);  // of two stages
-  T* const weights = shared.take<T>(2 * kTileValues);
+  T* const tiles = shared.take<T>(kWarps * kWarpValues);
   const Part<T> part(args, adapters, kTile);
   if (part.num_rows == 0) return;
   const uint32_t columns = args.width / args.num_modules, rank = part.module.rank;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const uint32_t my_row = lane % 16 * kStride + lane / 16 * 8;  // of a pair of tiles
+  T* const mine = tiles + warp * kWarpValues;
 
   for (uint32_t first = 0; first < rank; first += kRanks) {
     const uint32_t ranks = min(kRanks, rank - first);
-    const T* const down = static_cast<const T*>(part.module.down) + first;
-    const auto bring_depth = [&](uint32_t depth, uint32_t stage) {
-      bring(inputs + stage * kTileValues, part.x + depth, args.k, part.num_rows, args.k - depth);
-      bring(weights + stage * kTileValues, down + size_t{depth} * rank, rank, args.k - depth,
-            ranks);
-      commit_copies();
-    };
     Sums between[kRanks / 8] = {};
-    bring_depth(0, 0);
-    for (uint32_t depth = 0, stage = 0; depth < args.k; depth += kTile, stage ^= 1) {
-      const bool is_last = depth + kTile >= args.k;
-      if (!is_last) bring_depth(depth + kTile, stage ^ 1);
-      is_last ? wait_for_copies<0>() : wait_for_copies<1>();
-      __syncthreads();  // x and down have arrived
-#pragma unroll
-      for (uint32_t step = 0; step < kTile / 16; ++step) {
-        const FourTiles four =
-            load_tiles(inputs + stage * kTileValues + warp * 16 * kStride + my_row + step * 16);
-        const FragmentA a = {{four.parts[0], four.parts[1], four.parts[2], four.parts[3]}};
-        multiply_row(between, a, weights + stage * kTileValues + step * 16 * kStride + my_row,
-                     ranks);
-      }
-      __syncthreads();  // before the next copies to this stage
-    }
-
-    // The sums of two tiles form a fragment of [16 rows, 16 ranks].
-    FragmentA a[kRanks / 16];
-#pragma unroll
-    for (uint32_t step = 0; step < kRanks / 16; ++step) {
-      const Sums &left = between[2 * step], &right = between[2 * step + 1];
-      a[step] = {{pair_of<T>(left.values[0], left.values[1]),
-                  pair_of<T>(left.values[2], left.values[3]),
-                  pair_of<T>(right.values[0], right.values[1]),
-                  pair_of<T>(right.values[2], right.values[3])}};
-    }
-    const T* const up = static_cast<const T*>(part.module.up) + size_t{first} * columns;
-    const auto bring_columns = [&](uint32_t column, uint32_t stage) {
-      bring(weights + stage * kTileValues, up + column, columns, ranks, columns - column);
-      commit_copies();
+    multiply_down(between, part, args.k, static_cast<const T*>(part.module.down) + first, ranks,
+                  mine);
+    // Each warp's sums replace its tile. All warps then add those of all.
+    const auto sums_of = [&](uint32_t of_warp, uint32_t row, uint32_t column) {
+      return reinterpret_cast<float*>(tiles + of_warp * kWarpValues) + row * kSumStride + column;
     };
-    bring_columns(0, 0);
-    for (uint32_t column = 0, stage = 0; column < columns; column += kTile, stage ^= 1) {
-      const bool is_last = column + kTile >= columns;
-      if (!is_last) bring_columns(column + kTile, stage ^ 1);
-      is_last ? wait_for_copies<0>() : wait_for_copies<1>();
-      __syncthreads();  // up has arrived
-      Sums sums[kTile / 8] = {};
 #pragma unroll
-      for (uint32_t step = 0; step < kRanks / 16; ++step) {
-        if (step * 16 >= ranks) break;
-        multiply_row(sums, a[step], weights + stage * kTileValues + step * 16 * kStride + my_row,
-                     columns - column);
-      }
+    for (uint32_t i = 0; i < kRanks / 8; ++i) {
+      if (i * 8 >= ranks) break;
 #pragma unroll
       for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t row = warp * 16 + lane / 4 + half * 8;
-        if (row >= part.num_rows) continue;
-        T* const to = part.out + size_t{row} * args.width + column + lane % 4 * 2;
-#pragma unroll
-        for (uint32_t i = 0; i < kTile / 8; ++i)
-          if (column + i * 8 < columns)
-            add_pair(to + i * 8, sums[i].values[2 * half], sums[i].values[2 * half + 1]);
+        float* const to = sums_of(warp, lane / 4 + half * 8, i * 8 + lane % 4 * 2);
+        to[0] = between[i].values[2 * half];
+        to[1] = between[i].values[2 * half + 1];
       }
-      __syncthreads();  // before the next columns are brought to this stage
     }
+    __syncthreads();  // the sums of all warps are there
+    FragmentA a[kRanks / 16] = {};
+#pragma unroll
+    for (uint32_t part_of_a = 0; part_of_a < kRanks / 4; ++part_of_a) {
+      const uint32_t step = part_of_a / 4, i = part_of_a % 4;
+      const uint32_t column = step * 16 + lane % 4 * 2 + i / 2 * 8;
+      if (column >= ranks) continue;
+      float first_sum = 0, second_sum = 0;
+#pragma unroll
+      for (uint32_t w = 0; w < kWarps; ++w) {
+        const float* const from = sums_of(w, lane / 4 + i % 2 * 8, column);
+        first_sum += from[0];
+        second_sum += from[1];
+      }
+      a[step].parts[i] = pair_of<T>(first_sum, second_sum);
+    }
+    __syncthreads();  // before the copies of `up` replace the sums
+    multiply_up(a, part, args.width, columns,
+                static_cast<const T*>(part.module.up) + size_t{first} * columns, ranks, mine);
   }
 }
 
@@ -242,7 +326,7 @@ void run(const AddLowRank& args, Plan& plan) {
   with_activation(launch.activation(), [&]<class T>() {
     if constexpr (sizeof(T) == 2)
       if (fits_tensor_cores<T>(args)) {
-        constexpr size_t kBytes = 2 * shared_bytes<T>(2 * kTileValues);
+        constexpr size_t kBytes = shared_bytes<T>(kWarps * kWarpValues);
         static_assert(kBytes <= kSharedUnlessAllowed);
         return launch(grid(kTile, kBytes), low_rank_kernel<T>, args, adapters);
       }
