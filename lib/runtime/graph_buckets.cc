@@ -8,7 +8,9 @@ namespace {
 
 constexpr uint32_t kAlignment = 16;                   // rows of a tensor-core tile
 constexpr uint32_t kRangeRows[] = {128, 64, 32, 16};  // at equal cost, longer ranges are preferred
-constexpr uint32_t kCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32};
+// At least two: cuBLAS 13.1 has slow kernels for a call by pointers of one GEMM (74 µs instead of 6
+// for BERT-base's 64 rows on an H200).
+constexpr uint32_t kCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32};
 // A GEMM computes whole tiles of about this many rows, full or not.
 constexpr uint32_t kTileRows = 64;
 // Rows per segment: for few requests, and for many short ones.
@@ -18,6 +20,10 @@ constexpr uint32_t kMinSegments[] = {2, 4};
 // 8.
 constexpr uint32_t kStepRows[] = {128, 64, 32, 16, 8};
 
+uint32_t round_up(uint32_t rows) {
+  return (rows + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 uint64_t cost_of(const GraphBucket& bucket) {
   return uint64_t{bucket.num_ranges} * std::max(bucket.range_rows, kTileRows) + bucket.num_rows() +
          bucket.num_segments;
@@ -26,9 +32,11 @@ uint64_t cost_of(const GraphBucket& bucket) {
 }  // namespace
 
 GraphBuckets::GraphBuckets(uint32_t max_rows, uint32_t image_tokens) {
-  const uint32_t image_rows = (image_tokens + kAlignment - 1) / kAlignment * kAlignment;
+  const uint32_t image_rows = round_up(image_tokens);
   const std::span<const uint32_t> sizes =
       image_tokens == 0 ? std::span<const uint32_t>(kRangeRows) : std::span(&image_rows, 1);
+  if (const uint32_t half = round_up(image_rows / 2); image_tokens > 0 && 2 * half <= max_rows)
+    buckets_.push_back({half, 2, 1, 0, 1});  // one image
   for (const uint32_t rows : sizes)
     for (const uint32_t count : kCounts) {
       if (uint64_t{rows} * count > max_rows) break;

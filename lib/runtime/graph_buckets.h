@@ -1,7 +1,7 @@
 // Graph buckets: the few shapes that batches are padded to, so that a device with CUDA graphs can
 // replay a captured graph for each (DeviceInfo::max_bucket_rows).
 //
-// A bucket is a number of ranges of equal rows: one pointer-array GEMM call, whichever tenants the
+// A bucket is two or more ranges of equal rows: one pointer-array GEMM call, whichever tenants the
 // ranges belong to. A tenant's rows take as many ranges as they need, padded at the end. Ranges
 // that no tenant needs compute values that are never read. Segments and id pieces are padded with
 // empty ones, to one of two sizes: for few requests, or for many short ones.
