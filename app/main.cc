@@ -160,6 +160,8 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
                                    .slices = config.device.slices,
                                    .num_threads = threads,
                                    .memory_limit_bytes = config.device.memory_bytes}));
+  if (takeover != nullptr)
+    ITIF_TRY(takeover->check_device(config.device.kind, opened_device->info()));
   const EalSession eal_session;
   ITIF_ASSIGN(const net::EalPlan eal, start_environment(config, cpus, takeover));
   ITIF_ASSIGN(auto plane, create_pipeline(config, clock, takeover));
@@ -190,7 +192,8 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
                                      .config_file = launch.config_file,
                                      .cpus = launch.cpus,
                                      .eal_args = eal.args,
-                                     .has_hugepages = !eal.no_huge},
+                                     .has_hugepages = !eal.no_huge,
+                                     .device = info.kind},
                                     {.clock = clock,
                                      .config = config,
                                      .plane = *plane,

@@ -361,7 +361,12 @@ json ApplianceDocuments::health() const {
   }
   json problems = json::array();
   if (devices_.uses_fallback())
-    problems.push_back("the device has failed: the CPU computes until `itifctl device reset`");
+    problems.push_back(
+        devices_.is_lost()
+            ? "the device has failed and could not be reset: the CPU computes until `itifctl "
+              "handover`, which loses no request, or a restart of itifd"
+            : "the device has failed: the CPU computes until `itifctl device reset`, or `itifctl "
+              "handover` if the device cannot be reset");
   for (const GroupInfo& g : service_.groups())
     if (g.device_failed) problems.push_back("the device of group " + g.name + " has failed");
   for (const json& port : ports)

@@ -49,6 +49,7 @@ Result<device::Device*> DeviceTable::take_out(const device::Device& device) {
 
 void DeviceTable::put_back(const device::Device& device) {
   entry_of(device).is_out = false;
+  is_lost_.store(false, std::memory_order_relaxed);
   CHECK(choose());
 }
 

@@ -1,8 +1,8 @@
 // The devices that groups run on, in order of preference. New groups start on the first one that
 // works; if it fails, its groups move to the next. A device is opened when it is first needed.
 //
-// One thread at a time makes changes (control's job thread). serving() and uses_fallback(): any
-// thread.
+// One thread at a time makes changes (control's job thread). serving(), uses_fallback() and
+// is_lost(): any thread.
 #pragma once
 
 #include <atomic>
@@ -41,6 +41,11 @@ class DeviceTable {
   Result<device::Device*> take_out(const device::Device& device);
   // Puts a device back into use, after its reset.
   void put_back(const device::Device& device);
+  // Notes that the reset of a device has failed.
+  void note_failed_reset() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
+  // Returns true while a device is out of use whose reset has failed: perhaps only another process
+  // can use it.
+  bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
  private:
   struct Entry {
@@ -54,6 +59,7 @@ class DeviceTable {
 
   std::vector<Entry> entries_;
   std::atomic<device::Device*> serving_;
+  std::atomic<bool> is_lost_{false};
 };
 
 }  // namespace itif::serving

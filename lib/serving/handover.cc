@@ -28,6 +28,7 @@ Inheritance ProcessHandover::inheritance() const {
   inheritance.token_secret = parts_.plane.shared().token_secret;
   inheritance.file_prefix = net::file_prefix(options_.eal_args);
   inheritance.has_hugepages = options_.has_hugepages;
+  inheritance.device = options_.device;
   for (const TenantInfo& tenant : parts_.service.list())
     if (!load_failure(parts_.service, tenant).empty())
       inheritance.failed_tenants.push_back(tenant.record.id);
@@ -37,6 +38,13 @@ Inheritance ProcessHandover::inheritance() const {
         {port.device, port.num_queues, port.mtu, parts_.plane.ports()[i]->info()});
   }
   return inheritance;
+}
+
+std::vector<uint16_t> ProcessHandover::failed_groups() const {
+  std::vector<uint16_t> failed;
+  for (const GroupInfo& group : parts_.service.groups())
+    if (group.device_failed) failed.push_back(group.number);
+  return failed;
 }
 
 bool ProcessHandover::shares_ports() const {
@@ -55,6 +63,12 @@ Result<json> ProcessHandover::run(const control::HandOver& operation,
   const uint64_t timeout_ns = operation.timeout_ns.value_or(kDefaultTimeoutNs);
   give_up_ns_ = parts_.clock.now_ns() + timeout_ns;
   is_switching_ = false;
+  // Groups whose device has just failed serve on another one meanwhile. If there is none, the new
+  // process is their only way back.
+  if (!failed_groups().empty())
+    if (const Status left = parts_.service.leave_failed_device(progress); !left)
+      log::warning("handover: {}", left.error().message);
+  failed_before_ = failed_groups();
   const std::string& binary = operation.binary.empty() ? options_.program : operation.binary;
   const std::string& config = operation.config.empty() ? options_.config_file : operation.config;
   log::info("handover: starting {} --config {}", binary, config);
@@ -138,8 +152,10 @@ Status ProcessHandover::wait_for(NewProcess& process, const std::string& step,
     }
     if (cancelled_.load())
       return fail(Code::kUnavailable, "the handover is cancelled: this process is stopping");
-    if (!is_switching_ && std::ranges::any_of(parts_.service.groups(), &GroupInfo::device_failed))
-      return fail(Code::kUnavailable, "the device has failed: this process goes on");
+    if (!is_switching_ && failed_groups() != failed_before_)
+      return fail(Code::kUnavailable,
+                  "the device has failed during the handover: this process goes on, and its groups "
+                  "move to another device: then try again");
     if (parts_.clock.now_ns() >= give_up_ns_) {
       const std::string lines = process.last_lines();
       return fail(Code::kUnavailable,

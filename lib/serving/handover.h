@@ -36,6 +36,7 @@ struct HandoverOptions {
   cpu_set_t cpus{};                   // of this process at its start
   std::vector<std::string> eal_args;  // as EAL was started
   bool has_hugepages = false;
+  std::string device;  // the kind of the preferred device
 };
 
 class ProcessHandover final : public control::Handover {
@@ -74,10 +75,13 @@ class ProcessHandover final : public control::Handover {
   Status wait_for(NewProcess& process, const std::string& step, const control::Progress& progress);
   Error undo(const Undo& undo, Error error);
 
+  std::vector<uint16_t> failed_groups() const;
+
   const HandoverOptions options_;
   const Parts parts_;
-  uint64_t give_up_ns_ = 0;    // of the run
-  bool is_switching_ = false;  // the new process has loaded all models
+  uint64_t give_up_ns_ = 0;              // of the run
+  bool is_switching_ = false;            // the new process has loaded all models
+  std::vector<uint16_t> failed_before_;  // groups whose device had failed when the run began
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> done_{false};
 };

@@ -69,7 +69,8 @@ json to_json(const Inheritance& inheritance) {
           {"file_prefix", inheritance.file_prefix},
           {"has_hugepages", inheritance.has_hugepages},
           {"failed_tenants", inheritance.failed_tenants},
-          {"ports", std::move(ports)}};
+          {"ports", std::move(ports)},
+          {"device", inheritance.device}};
 }
 
 Result<Inheritance> inheritance_from(const json& message) try {
@@ -91,6 +92,7 @@ Result<Inheritance> inheritance_from(const json& message) try {
   const json& ports = message.at("ports");
   if (!ports.is_array()) return fail(Code::kInvalidArgument, "the handover's ports are no array");
   for (const json& port : ports) inheritance.ports.push_back(port_from(port));
+  inheritance.device = message.value("device", "");  // earlier versions do not send it
   return inheritance;
 } catch (const json::exception& e) {
   return fail(Code::kInvalidArgument,

@@ -38,6 +38,7 @@ struct Inheritance {
   bool has_hugepages = false;
   std::vector<uint32_t> failed_tenants;  // whose models the old process could not load either
   std::vector<InheritedPort> ports;
+  std::string device;  // the kind of the old process's device; empty: not known
 };
 
 nlohmann::json to_json(const Inheritance& inheritance);

@@ -93,6 +93,16 @@ Result<net::EalPlan> Takeover::eal_plan(const std::vector<std::string>& args, ui
   return plan;
 }
 
+Status Takeover::check_device(const std::string& configured,
+                              const device::DeviceInfo& opened) const {
+  const bool had_gpu = !inheritance_.device.empty() && inheritance_.device != "host";
+  if (configured != "auto" || opened.kind != "host" || !had_gpu) return {};
+  return fail(Code::kUnavailable,
+              fmt::format("the running itifd has a GPU, which the new process cannot use: {}: set "
+                          "device.kind to host to serve without it",
+                          opened.reason));
+}
+
 bool Takeover::still_wanted(const TenantService& service) {
   const std::vector<TenantInfo> tenants = service.list();
   const auto done = std::ranges::count_if(tenants, [](const TenantInfo& tenant) {

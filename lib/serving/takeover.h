@@ -38,6 +38,10 @@ class Takeover {
   // Errors: kResourceExhausted (hugepages for two processes).
   Result<net::EalPlan> eal_plan(const std::vector<std::string>& args, uint32_t needed_mb);
 
+  // Checks the device that this process has opened. Errors: kUnavailable (kind "auto" has chosen
+  // the host, while the old process has a GPU).
+  Status check_device(const std::string& configured, const device::DeviceInfo& opened) const;
+
   // Reports progress. Returns false if the old process has ended: this one must, too.
   bool still_wanted(const TenantService& service);
   // Switches: waits for the old process's word, opens the ports, calls `serve`, which must take the

@@ -28,7 +28,13 @@ Status TenantService::leave_failed_device(const control::Progress& progress) {
 
 Status TenantService::leave_device(device::Device& device, const control::Progress& progress) {
   auto next = devices_.take_out(device);
-  if (next) return move_groups(device, **next, progress);
+  if (next) {
+    log::warning(
+        "all groups leave the {} device, which has failed, for {}: `itifctl device reset` brings "
+        "them back, or `itifctl handover` if the device cannot be reset",
+        device.info().kind, (*next)->info().kind);
+    return move_groups(device, **next, progress);
+  }
   for (Serving& serving : tenants_)
     if (const Model* active = serving.active();
         active != nullptr && &stages_[active->served.group]->device() == &device)
@@ -42,7 +48,12 @@ Status TenantService::reset_device(const control::Progress& progress) {
   ITIF_ASSIGN(device::Device * meanwhile, devices_.take_out(device));
   ITIF_TRY(move_groups(device, *meanwhile, progress));
   wait_for_all_left();
-  ITIF_TRY(device.reset());
+  if (Status reset = device.reset(); !reset) {
+    devices_.note_failed_reset();
+    log::error("the reset of the {} device has failed: {}", device.info().kind,
+               reset.error().message);
+    return reset;
+  }
   devices_.put_back(device);
   return move_groups(*meanwhile, devices_.serving(), progress);
 }

@@ -95,7 +95,7 @@ def test_groups_leave_a_failed_device_and_return_after_its_reset(cuda_appliance,
         group = only_group(cuda_appliance)
         assert (group["name"], sorted(group["tenants"])) == (before["name"], ["t0", "t1"])
         health = cuda_appliance.ctl("--json", "health", check=False)
-        assert health.returncode == 1 and "itifctl device reset" in health.stdout
+        assert health.returncode == 1 and "itifctl device reset" in health.stdout and "handover" in health.stdout
 
         refused = len(traffic.refusals)
         answer = cuda_appliance.ctl("device", "reset")
@@ -122,7 +122,10 @@ def test_the_host_serves_until_a_restart_if_the_reset_fails(cuda_appliance, name
         wait_until(lambda: on() == ["host"], "the group has moved", 30)
         for _ in range(2):
             answer = cuda_appliance.ctl("device", "reset", check=False)
-            assert answer.returncode == 1 and "restart itifd" in answer.stderr
+            assert answer.returncode == 1 and "Unavailable" in answer.stderr
+            assert "itifctl handover" in answer.stderr and "restart itifd" in answer.stderr
+            problems = " ".join(cuda_appliance.ctl_json("health", check=False)["appliance"]["problems"])
+            assert "could not be reset" in problems and "itifctl handover" in problems
             assert (on(), cuda_appliance.ctl_json("device")["state"]) == (["host"], "failed")
             traffic.wait_for(5)
         assert set(traffic.refusals) <= {"device_failed"}

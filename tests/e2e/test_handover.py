@@ -10,22 +10,23 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.appliance import program
+from harness.appliance import BUILD, program
 from harness.clients import Golden, Traffic, connect, dropped, wait_until
 from harness.namespaces import CLIENT_IPV4, SERVER_IPV4
 from harness.processes import children_of
 
 F32 = 1e-4
+ON_SIMULATED_GPU = BUILD / "tests" / "simt" / "itifd_on_simt"
 IDS = [101, 2000, 2001, 102]
 
 
-def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300):
+def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300, lengths="uniform:8-64"):
     """A load in the background that repeats unanswered requests; `finish` returns its report."""
     report = appliance.directory / "loadgen.json"
     report.unlink(missing_ok=True)
     process = subprocess.Popen(
         (*enter, program("itif-loadgen"), SERVER_IPV4, "--tenants", str(appliance.directory / "tenants.json"),
-         "--rate", str(rate), "--requests", str(requests), "--lengths", "uniform:8-64", "--tries", "8",
+         "--rate", str(rate), "--requests", str(requests), "--lengths", lengths, "--tries", "8",
          "--refusal-retries", "0", "--timeout", "10s", "--quiet", "--json", str(report), *options),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -132,6 +133,75 @@ def test_no_request_is_lost_over_memif(new_appliance, models):
     wait_until(lambda: appliance.ctl("health", check=False).returncode == 1, "the peer has left")
     appliance.handover(link="down")
     assert appliance.stop() == 0, appliance.log()[-3000:]
+
+
+@pytest.fixture
+def on_gpu(new_appliance):
+    """An appliance, not started, that computes in f32 on a simulated GPU. Its failed GPU refuses a reset."""
+    if not ON_SIMULATED_GPU.exists():
+        pytest.skip("built without tests/simt")
+    made = new_appliance()
+    made.program = str(ON_SIMULATED_GPU)
+    made.sections["device"] = {"kind": "cuda", "dtype": "f32"}
+    made.sections["batching"] = {"max_wait": "0s"}
+    made.sections["telemetry"] = {"log_level": "info"}
+    return made
+
+
+@pytest.mark.parametrize("reset_first", [False, True], ids=["at once", "after a refused reset"])
+def test_the_new_process_has_the_gpu_that_failed(on_gpu, namespaces, models, reset_first):
+    appliance = on_gpu.start()
+    added = add_tenants(appliance, models)
+    added.append(appliance.add_tenant("apart", models(seed=5), "--group", "own"))
+    appliance.ctl("tenant", "update", "t1", "--weight", "3", "--model", str(models(seed=7)))
+    appliance.ctl("group", "update", "own", "--scheduler", "das:eta=0.3", "--share", "30")
+    groups = lambda: {each["name"]: each for each in appliance.ctl_json("group", "list")["groups"]}
+    on = lambda: {each["device"] for each in groups().values()}
+    settings = lambda: ({each["name"]: [each[key] for key in ("id", "key_epoch", "state", "weight", "model_dir")]
+                         for each in appliance.ctl_json("tenant", "list")["tenants"]},
+                        [[each[key] for key in ("version", "state", "model_dir")]
+                         for each in appliance.ctl_json("tenant", "versions", "t1")["versions"]],
+                        {name: sorted(each["tenants"]) for name, each in groups().items()},
+                        [groups()["own"][key] for key in ("scheduler", "share_percent")])
+    before = settings()
+    assert on() == {"cuda"}
+    with connect(namespaces, added[0]) as client, Traffic(client, tokens=4) as traffic, \
+            connect(namespaces, added[2]) as other:
+        appliance.process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: on() == {"host"}, "the groups have moved", 60)
+        if reset_first:
+            assert "itifctl handover" in appliance.ctl("device", "reset", check=False).stderr
+        assert appliance.ctl_json("device")["state"] == "failed"
+        traffic.wait_for(5)
+        refused = len(traffic.refusals)
+        expected = other.infer_tokens(IDS).floats()
+        process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=150,
+                                        rate=5, lengths="fixed:4")  # few: the simulated GPU is slow
+        answer = appliance.handover()
+        assert answer["drained"]
+        assert process.poll() is None, "the load ended before the handover"
+        assert on() == {"cuda"} and appliance.ctl_json("device")["state"] == "ok"
+        traffic.wait_for(5)
+        nothing_lost(finish())
+        traffic.stop()
+        assert len(traffic.refusals) == refused and not traffic.losses, (traffic.refusals, traffic.losses)
+        assert same_answers(traffic.answers) > 10
+        assert other.infer_tokens(IDS).floats() == pytest.approx(expected, abs=F32)
+    assert settings() == before
+    appliance.ctl("tenant", "rollback", "t1")
+    assert appliance.stop() == 0, appliance.log()[-3000:]
+
+
+def test_a_process_with_a_gpu_hands_over_to_none_without(on_gpu, namespaces, models):
+    """Kind auto must not move the service to the host silently."""
+    on_gpu.sections["device"]["kind"] = "auto"
+    appliance = on_gpu.start()
+    added = add_tenants(appliance, models, 1)
+    pid = appliance.process.pid
+    with connect(namespaces, added[0]) as client:
+        error = failing(appliance, "--binary", program("itifd"))
+        assert "has a GPU, which the new process cannot use: CUDA is not used" in error, error
+        goes_on(appliance, client, pid)
 
 
 def goes_on(appliance, client, pid):

@@ -143,7 +143,7 @@ TEST_F(CudaDevice, ResetReportsUnreleasedMemory) {
   for (int turn = 0; turn < 2; ++turn) {
     const Status reset = device_->reset();
     ASSERT_FALSE(reset);
-    EXPECT_NE(reset.error().message.find("of its memory: restart itifd"), std::string::npos)
+    EXPECT_NE(reset.error().message.find("of its memory: `itifctl handover`"), std::string::npos)
         << reset.error().message;
   }
   simt::set_device({});
@@ -168,7 +168,7 @@ TEST_F(CudaDevice, ReportsAvailableMemoryDuringReset) {
   EXPECT_TRUE(reset) << reset.error().message;
 }
 
-// Each reset reports what to do.
+// Each reset reports what to do. Afterwards every call fails.
 TEST_F(CudaDevice, ResetReportsPersistentFault) {
   simt::fail_after(0, true);
   gather();
@@ -178,8 +178,14 @@ TEST_F(CudaDevice, ResetReportsPersistentFault) {
   for (int turn = 0; turn < 2; ++turn) {
     const Status reset = device_->reset();
     ASSERT_FALSE(reset);
-    EXPECT_NE(reset.error().message.find("restart itifd"), std::string::npos)
-        << reset.error().message;
+    for (const char* part : {"Unavailable", "itifctl handover", "restart itifd"})
+      EXPECT_NE(reset.error().message.find(part), std::string::npos) << reset.error().message;
+    EXPECT_FALSE(device_->allocate(64));
+    const auto slab = device_->reserve_slab(100'000, 4);
+    EXPECT_TRUE(!slab || !(*slab)->commit(1));
+    EXPECT_FALSE(device_->make_stream());
+    EXPECT_FALSE(device_->prepare({.n = 16, .k = 16}, 16));
+    EXPECT_EQ(device_->available_bytes(), 0u);
   }
   simt::set_device({});
   const Status reset = device_->reset();

@@ -1,5 +1,5 @@
 // A program linked with this file has a GPU of 4 GiB. The GPU fails on a signal: on SIGUSR2 until
-// the device is reset, on SIGUSR1 for the rest of the run.
+// the device is reset, on SIGUSR1 for the rest of the process, which its GPU then refuses.
 #include <pthread.h>
 
 #include <csignal>

@@ -108,6 +108,7 @@ class Runtime {
   static inline thread_local int device_of_thread = 0;
   uint64_t context = 0, num_contexts = 0;  // 0: none
   bool is_faulty = false, fault_stays = false;
+  bool is_lost = false;  // to this process: a reset did not end the fault
   std::atomic<std::thread::id> resetting_thread;
   uint64_t faults_after = UINT64_MAX, breaks_captures_after = UINT64_MAX;
   std::map<std::byte*, size_t> device_memory, pinned, registered;
@@ -148,7 +149,7 @@ class Runtime {
   cudaError_t check() {
     if (!device.is_there) return set(cudaErrorInsufficientDriver);
     if (device_of_thread != device.ordinal) return set(cudaErrorInvalidDevice);
-    if (!device.is_free) return set(cudaErrorDevicesUnavailable);
+    if (!device.is_free || is_lost) return set(cudaErrorDevicesUnavailable);
     if (context == 0) context = ++num_contexts;
     context_of_thread = context;
     return is_faulty ? set(cudaErrorIllegalAddress) : cudaSuccess;

@@ -21,7 +21,7 @@ void set_device(const DeviceOptions& options) {
   runtime().device = options;
   runtime().loaded.clear();
   runtime().was_reset = false;
-  runtime().is_faulty = runtime().fault_stays = false;
+  runtime().is_faulty = runtime().fault_stays = runtime().is_lost = false;
   runtime().faults_after = UINT64_MAX;
 }
 void fail_after(uint64_t count, bool stays) {
@@ -226,8 +226,11 @@ cudaError_t cudaDeviceReset() {
   simt::free_memory_of_context();
   simt::free_green_contexts();
   r.context = 0;
-  const cudaError_t answer = r.is_faulty ? cudaErrorIllegalAddress : cudaSuccess;
+  const cudaError_t answer = r.is_lost     ? cudaErrorDevicesUnavailable
+                             : r.is_faulty ? cudaErrorIllegalAddress
+                                           : cudaSuccess;
   r.is_faulty &= r.fault_stays;
+  r.is_lost |= r.is_faulty;
   r.faults_after = UINT64_MAX;
   r.last_error = answer;  // other threads keep theirs
   return answer;

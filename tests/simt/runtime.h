@@ -45,8 +45,9 @@ struct DeviceOptions {
 void set_device(const DeviceOptions& options);
 
 // From the count-th launch, copy or memset on, every call fails as after a fault, and nothing is
-// freed. cudaDeviceReset() ends the fault but still returns its error. If it `stays`, it never
-// ends.
+// freed. cudaDeviceReset() ends the fault but still returns its error. If it `stays`, the process
+// does not get its device back: after the reset, every call returns cudaErrorDevicesUnavailable, as
+// an H200 does after an illegal access (driver 580).
 void fail_after(uint64_t count, bool stays = false);
 
 // Invalidates every capture when count more launches have been captured, as a device-wide

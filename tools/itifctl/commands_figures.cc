@@ -287,7 +287,8 @@ void add_device_reset(CommandLine& line, CLI::App* device) {
       device->add_subcommand("reset", "Restart a failed device and move its tenants back to it");
   reset->footer(
       "The host serves meanwhile. Tenants still on the device move to the host first.\n"
-      "If the device does not recover, the host keeps serving: restart itifd when convenient.\n"
+      "A GPU may refuse to be used by this process again. The host then keeps serving, and\n"
+      "`itifctl handover` starts a process that can use the GPU, without losing a request.\n"
       "Example:\n  itifctl device reset");
   Context& context = line.context;
   reset->callback([&context] {

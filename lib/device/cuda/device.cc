@@ -44,6 +44,10 @@ Status enter_context(int ordinal) {
   return check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used");
 }
 
+constexpr const char* kUseAnotherProcess =
+    "`itifctl handover` starts a process that can use the GPU, and loses no request; or restart "
+    "itifd";
+
 // Checks that the device works: a stream, an allocation, a memset, a GEMM.
 Status try_out(int ordinal) {
   constexpr const char* kWhat = "the GPU does not work after its reset";
@@ -161,7 +165,10 @@ class CudaDevice final : public Device {
     if (is_back) is_back = take_back_memory();
     if (is_back) parts_.slices->open_again();
     if (!is_back)
-      return fail(is_back.error().code, fmt::format("{}: restart itifd", is_back.error().message));
+      // After an illegal access, driver 580 answers every call of the process with
+      // cudaErrorDevicesUnavailable. Another process can use the GPU.
+      return fail(is_back.error().code,
+                  fmt::format("{}: {}", is_back.error().message, kUseAnotherProcess));
     parts_.registered->add_again();
     return {};
   }
@@ -186,8 +193,8 @@ class CudaDevice final : public Device {
     virtual_memory_->forget_refused();
     if (free + kUsualDifference < free_at_start_)
       log::warning(
-          "the GPU has {} less free memory than at the start; restart itifd to free what no "
-          "other process uses",
+          "the GPU has {} less free memory than at the start; `itifctl handover`, or a restart of "
+          "itifd, frees what no other process uses",
           format_bytes(free_at_start_ - free));
     return {};
   }

@@ -188,8 +188,8 @@ class Appliance:
             raise CtlError(arguments, result)
         return result
 
-    def ctl_json(self, *arguments):
-        return json.loads(self.ctl("--json", *arguments).stdout)
+    def ctl_json(self, *arguments, check=True):
+        return json.loads(self.ctl("--json", *arguments, check=check).stdout)
 
     def add_tenant(self, name, model, *options):
         """Returns itifctl's answer, which contains id and key."""

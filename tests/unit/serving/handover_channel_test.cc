@@ -14,6 +14,7 @@ Inheritance example() {
   inheritance.file_prefix = "itif";
   inheritance.has_hugepages = true;
   inheritance.failed_tenants = {3, 5};
+  inheritance.device = "cuda";
   InheritedPort& port = inheritance.ports.emplace_back();
   port.device = "net_memif0";
   port.num_queues = 2;
@@ -70,7 +71,8 @@ TEST(HandoverChannel, RefusesIncompleteInheritances) {
   for (const auto& [name, value] : whole.items()) {
     json less = whole;
     less.erase(name);
-    EXPECT_FALSE(inheritance_from(less)) << name;
+    // Earlier versions do not send the device.
+    EXPECT_EQ(inheritance_from(less).has_value(), name == "device") << name;
     less[name] = json::object();
     EXPECT_FALSE(inheritance_from(less)) << name;
   }

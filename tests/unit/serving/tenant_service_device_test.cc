@@ -89,10 +89,16 @@ TEST_F(TenantServiceDevice, ResetMovesGroupsBack) {
 TEST_F(TenantServiceDevice, FallbackServesWhenTheResetFails) {
   ASSERT_TRUE(admit(settings(1)));
   device.fails_reset = true;
+  EXPECT_FALSE(table.is_lost());
   EXPECT_FALSE(service->reset_device({}));
+  EXPECT_TRUE(table.is_lost());
   EXPECT_TRUE(table.uses_fallback());
   ASSERT_EQ(service->groups().size(), 1u);
   EXPECT_EQ(devices.back(), fallback);
+  device.fails_reset = false;
+  ASSERT_TRUE(service->reset_device({}));
+  EXPECT_FALSE(table.is_lost() || table.uses_fallback());
+  EXPECT_EQ(devices.back(), &device);
 }
 
 TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {

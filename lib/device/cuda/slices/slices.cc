@@ -21,15 +21,15 @@ Result<std::unique_ptr<Slices>> Slices::open(int ordinal, std::string wanted) {
 
 SliceKind Slices::kind() const {
   const std::lock_guard lock(mutex_);
-  return ladder_->kind();
+  return ladder_ ? ladder_->kind() : SliceKind::kNone;
 }
 uint32_t Slices::num_steps() const {
   const std::lock_guard lock(mutex_);
-  return ladder_->num_steps();
+  return ladder_ ? ladder_->num_steps() : 0;
 }
 std::vector<uint32_t> Slices::processor_counts() const {
   const std::lock_guard lock(mutex_);
-  return ladder_->processor_counts();
+  return ladder_ ? ladder_->processor_counts() : std::vector<uint32_t>{};
 }
 
 void Slices::set(SliceUser& user, double percent) noexcept {
@@ -49,6 +49,7 @@ void Slices::remove(const SliceUser& user) noexcept {
 
 Result<std::unique_ptr<SliceStreams>> Slices::make_streams(uint32_t slice) const {
   const std::lock_guard lock(mutex_);
+  if (!ladder_) return fail(Code::kUnavailable, "the GPU has refused its reset");
   auto made = std::make_unique<SliceStreams>();
   made->slice = slice;
   made->processors = ladder_->processors(slice);

@@ -52,11 +52,12 @@ class Slices {
   // `percent`: above 0, or 0: the whole GPU. The user outlives its entry.
   void set(SliceUser& user, double percent) noexcept;
   void remove(const SliceUser& user) noexcept;
-  // Errors: as SliceLadder::make_stream().
+  // Errors: as SliceLadder::make_stream(); kUnavailable after close().
   Result<std::unique_ptr<SliceStreams>> make_streams(uint32_t slice) const;
 
-  // Surround a device reset, which destroys contexts. REQUIRES: no user. Afterwards the GPU may be
-  // divided in another way.
+  // Surround a device reset, which destroys contexts. REQUIRES: no user. In between, which lasts if
+  // the GPU refuses the reset, there are no slices. Afterwards the GPU may be divided in another
+  // way.
   void close() noexcept;
   void open_again() noexcept;
 
@@ -72,8 +73,8 @@ class Slices {
 
   const int ordinal_;
   const std::string wanted_;
-  mutable std::recursive_mutex mutex_;  // use_slice() calls make_streams()
-  std::unique_ptr<SliceLadder> ladder_;
+  mutable std::recursive_mutex mutex_;   // use_slice() calls make_streams()
+  std::unique_ptr<SliceLadder> ladder_;  // null: closed
   std::vector<Entry> entries_;
 };
 
