@@ -392,6 +392,24 @@ TEST_F(Slices, AreThereAgainAfterAReset) {
   EXPECT_EQ(places_of(a, 32).multiprocessors.count(), 32u);
 }
 
+// The driver may divide the GPU in another way then, and info() shows it.
+TEST_F(Slices, CanBeOthersAfterAReset) {
+  const DeviceInfo& before = device_->info();
+  EXPECT_EQ(before.slice_steps, 8u);
+  simt::DeviceOptions machine = kHopper;
+  machine.has_green_contexts = false;
+  simt::set_device(machine);
+  ASSERT_TRUE(device_->reset());
+  EXPECT_EQ(device_->info().slices, "priorities");
+  EXPECT_EQ(device_->info().slice_steps, 6u);
+  EXPECT_EQ(device_->info().division, Division::kPriority);
+  EXPECT_EQ(device_->info().memory_bytes, before.memory_bytes);
+  EXPECT_EQ(before.slices, "green-contexts") << "other threads may still read it";
+  Group small(*device_, 20), large(*device_, 70);
+  EXPECT_EQ(places_of(small, 32).priority, 0);
+  EXPECT_EQ(places_of(large, 32).priority, -1);
+}
+
 TEST_F(Slices, AreThereAgainAfterAFault) {
   {
     Group a(*device_, 25);

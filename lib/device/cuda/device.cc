@@ -6,6 +6,8 @@
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -72,16 +74,31 @@ size_t bound(size_t limit_bytes) {
   return limit_bytes == 0 ? most : std::min(limit_bytes, most);
 }
 
+Division division_of(cuda::SliceKind kind) {
+  switch (kind) {
+    case cuda::SliceKind::kNone: return Division::kNone;
+    case cuda::SliceKind::kGreenContexts: return Division::kProcessors;
+    case cuda::SliceKind::kPriorities: return Division::kPriority;
+  }
+  return Division::kNone;
+}
+
+DeviceInfo with_slices(DeviceInfo info, const cuda::Slices& slices) {
+  info.division = division_of(slices.kind());
+  info.slices = cuda::name_of(slices.kind());
+  info.slice_steps = slices.num_steps();
+  return info;
+}
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(DeviceInfo info, const cudaDeviceProp& properties, const cuda::Cudnn* cudnn,
              std::unique_ptr<cuda::VirtualMemory> virtual_memory,
              std::unique_ptr<cuda::Slices> slices, const DeviceOptions& options)
-      : info_(std::move(info)),
-        virtual_memory_(std::move(virtual_memory)),
+      : virtual_memory_(std::move(virtual_memory)),
         parts_{
             .ordinal = static_cast<int>(options.ordinal),
-            .compute = info_.compute,
+            .compute = info.compute,
             .processors = {.count = static_cast<uint32_t>(properties.multiProcessorCount),
                            .max_threads =
                                static_cast<uint32_t>(properties.maxThreadsPerMultiProcessor),
@@ -97,10 +114,11 @@ class CudaDevice final : public Device {
         trials_(parts_.budget),
         scratch_weights_(parts_.budget),
         free_at_start_(cuda::free_bytes()) {
-    info_.memory_bytes = available_bytes();
+    info.memory_bytes = available_bytes();
+    set_info(with_slices(std::move(info), *parts_.slices));
   }
 
-  const DeviceInfo& info() const override { return info_; }
+  const DeviceInfo& info() const override { return *info_.load(std::memory_order_acquire); }
   size_t available_bytes() const override {
     const std::shared_lock lock(resetting_, std::try_to_lock);
     if (lock) last_available_bytes_ = parts_.budget->available_bytes();
@@ -125,20 +143,20 @@ class CudaDevice final : public Device {
   }
 
   Result<size_t> packed_bytes(const GemmShape& shape) override {
-    return cuda::packed_bytes(info_.compute, shape);
+    return cuda::packed_bytes(parts_.compute, shape);
   }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override {
     enter();
-    return cuda::pack(transfers(), info_.compute, shape, weight, target);
+    return cuda::pack(transfers(), parts_.compute, shape, weight, target);
   }
   Status pack_bias(const GemmShape& shape, std::span<const TensorView> bias,
                    void* target) override {
     enter();
-    return cuda::pack_bias(transfers(), info_.compute, shape, bias, target);
+    return cuda::pack_bias(transfers(), parts_.compute, shape, bias, target);
   }
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override {
     enter();
-    return cuda::Gemms::prepare(trials_, epilogues_, scratch_weights_, info_.compute, shape,
+    return cuda::Gemms::prepare(trials_, epilogues_, scratch_weights_, parts_.compute, shape,
                                 max_rows);
   }
   uint32_t row_slack() const override { return 0; }
@@ -163,12 +181,14 @@ class CudaDevice final : public Device {
     (void)cudaGetLastError();
     Status is_back = try_out(parts_.ordinal);
     if (is_back) is_back = take_back_memory();
-    if (is_back) parts_.slices->open_again();
     if (!is_back)
       // After an illegal access, driver 580 answers every call of the process with
       // cudaErrorDevicesUnavailable. Another process can use the GPU.
       return fail(is_back.error().code,
                   fmt::format("{}: {}", is_back.error().message, kUseAnotherProcess));
+    parts_.slices->open_again();
+    epilogues_.set_processors(parts_.slices->processor_counts());
+    set_info(with_slices(info(), *parts_.slices));
     parts_.registered->add_again();
     return {};
   }
@@ -199,7 +219,14 @@ class CudaDevice final : public Device {
     return {};
   }
 
-  DeviceInfo info_;
+  void set_info(DeviceInfo info) {
+    infos_.push_back(std::make_unique<const DeviceInfo>(std::move(info)));
+    info_.store(infos_.back().get(), std::memory_order_release);
+  }
+
+  // The last one is current. The earlier ones stay, because any thread may still read them.
+  std::vector<std::unique_ptr<const DeviceInfo>> infos_;
+  std::atomic<const DeviceInfo*> info_{nullptr};
   const std::shared_ptr<cuda::VirtualMemory> virtual_memory_;
   const cuda::StreamParts parts_;
   cuda::Epilogues epilogues_;
@@ -222,15 +249,6 @@ Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType activat
     return fail(Code::kUnsupported, "cuDNN's attention supports only 16-bit types");
   log::warning("attention uses itif's kernels: cuDNN's supports only 16-bit types");
   return nullptr;
-}
-
-Division division_of(cuda::SliceKind kind) {
-  switch (kind) {
-    case cuda::SliceKind::kNone: return Division::kNone;
-    case cuda::SliceKind::kGreenContexts: return Division::kProcessors;
-    case cuda::SliceKind::kPriorities: return Division::kPriority;
-  }
-  return Division::kNone;
 }
 
 Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
@@ -284,9 +302,6 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
     info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;
   info.max_bucket_rows = cuda::kMaxBucketRows;
-  info.division = division_of(slices->kind());
-  info.slices = cuda::name_of(slices->kind());
-  info.slice_steps = slices->num_steps();
   using enum kernels::GemmMode;
   info.gemm_modes = {kSequential, kStreams, kConcurrent, kPointers};
   return std::make_unique<CudaDevice>(std::move(info), properties, *cudnn,

@@ -215,6 +215,11 @@ EpilogueGemm Epilogues::prepare(const ComputeTypes& types, const GemmShape& shap
   return {**blas, handle_, types, shape, max_rows, processors_};
 }
 
+void Epilogues::set_processors(std::vector<uint32_t> processors) {
+  const std::lock_guard lock(mutex_);
+  processors_ = std::move(processors);
+}
+
 void Epilogues::close() noexcept {
   const std::lock_guard lock(mutex_);
   if (handle_ == nullptr) return;

@@ -92,10 +92,12 @@ class Epilogues {
   EpilogueGemm prepare(const ComputeTypes& types, const GemmShape& shape, uint32_t max_rows);
   // Call before a device reset.
   void close() noexcept;
+  // Replaces the numbers of multiprocessors, for the shapes that are prepared later.
+  void set_processors(std::vector<uint32_t> processors);
 
  private:
-  const std::vector<uint32_t> processors_;
   std::mutex mutex_;
+  std::vector<uint32_t> processors_;
   cublasLtHandle_t handle_ = nullptr;
 };
 
