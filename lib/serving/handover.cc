@@ -92,7 +92,11 @@ Result<json> ProcessHandover::run(const control::HandOver& operation,
 Result<json> ProcessHandover::run_with(NewProcess& process, const control::Progress& progress,
                                        Undo& undo) {
   progress("starting", 0);
-  process.channel().send("hello", to_json(inheritance()));
+  // A long message waits until the new process reads it. Errors show in what it sends.
+  process.channel().send("hello", to_json(inheritance()), [&] {
+    process.relay_output();
+    return cancelled_.load() || parts_.clock.now_ns() >= give_up_ns_;
+  });
   ITIF_TRY(wait_for(process, "loaded", progress));
   is_switching_ = true;
 

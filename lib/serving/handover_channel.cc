@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <string_view>
+#include <utility>
 
 namespace itif::serving {
 namespace {
@@ -13,7 +13,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr size_t kMaxMessageBytes = 1 << 16;
+constexpr size_t kMaxPacketBytes = 1 << 15;  // far below a socket buffer, which bounds packets
+constexpr char kPart = '+', kLastPart = '.';
+constexpr int kFullPollMs = 20;
 
 json to_json(const InheritedPort& port) {
   const net::PortInfo& info = port.info;
@@ -99,27 +101,53 @@ Result<Inheritance> inheritance_from(const json& message) try {
               fmt::format("the other process's handover cannot be read: {}", e.what()));
 }
 
-bool HandoverChannel::send(const std::string& step, json fields) {
+bool HandoverChannel::send_packet(std::string_view bytes, const std::function<bool()>& gives_up) {
+  for (;;) {
+    const ssize_t sent =
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return sent == static_cast<ssize_t>(bytes.size());
+    if (errno != EAGAIN && errno != EINTR) return false;
+    if (gives_up && gives_up()) return false;
+    pollfd waiting{.fd = socket_.get(), .events = POLLOUT, .revents = 0};
+    ::poll(&waiting, 1, kFullPollMs);
+  }
+}
+
+bool HandoverChannel::send(const std::string& step, json fields,
+                           const std::function<bool()>& gives_up) {
   fields["step"] = step;
   const std::string bytes = fields.dump(-1, ' ', false, json::error_handler_t::replace);
-  ssize_t sent;
-  do {
-    sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(bytes.size());
+  if (bytes.size() <= kMaxPacketBytes) return send_packet(bytes, gives_up);
+  for (std::string_view left = bytes; !left.empty();) {
+    const std::string_view part = left.substr(0, kMaxPacketBytes - 1);
+    left.remove_prefix(part.size());
+    const char kind = left.empty() ? kLastPart : kPart;
+    if (!send_packet(kind + std::string(part), gives_up)) return false;
+  }
+  return true;
 }
 
 HandoverChannel::Received HandoverChannel::receive(int timeout_ms) {
-  pollfd waiting{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-  if (::poll(&waiting, 1, timeout_ms) <= 0) return {};
-  std::string bytes(kMaxMessageBytes, '\0');
-  const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-  if (got <= 0) return {.message = {}, .ended = true};
-  json message = json::parse(std::string_view(bytes).substr(0, static_cast<size_t>(got)), nullptr,
-                             /*allow_exceptions=*/false);
+  std::string bytes;
+  do {
+    pollfd waiting{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, timeout_ms) <= 0) return {};
+    bytes.resize(kMaxPacketBytes);
+    const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+    if (got <= 0) return {.message = {}, .ended = true};
+    bytes.resize(static_cast<size_t>(got));
+    if (bytes[0] == kPart || bytes[0] == kLastPart) parts_.append(bytes, 1);
+  } while (bytes[0] == kPart);
+  if (bytes[0] == kLastPart) bytes = std::exchange(parts_, {});
+  json message = json::parse(bytes, nullptr, /*allow_exceptions=*/false);
   if (!message.is_object()) return {};
   return {.message = std::move(message), .ended = false};
+}
+
+bool HandoverChannel::has_ended() const {
+  char byte;
+  return ::recv(socket_.get(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 }  // namespace itif::serving

@@ -1,5 +1,7 @@
-// The messages between the two processes of a handover: JSON objects over a socket pair, one per
-// packet. A process that ends closes its side.
+// The messages between the two processes of a handover: JSON objects over a socket pair of packets.
+// A process that ends closes its side. A message of more than 32 KiB takes several packets:
+//
+//   packet = object | "+" part | "." last part
 //
 //   old → new  hello    the Inheritance
 //   new → old  progress stage, fraction: while it loads models
@@ -12,9 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -49,19 +53,30 @@ class HandoverChannel {
  public:
   explicit HandoverChannel(control::Descriptor socket) : socket_(std::move(socket)) {}
 
-  // Sends {"step": step, fields…}. Returns false if the other process has ended.
-  bool send(const std::string& step, nlohmann::json fields = nlohmann::json::object());
+  // Sends {"step": step, fields…}. Waits while the socket is full, until gives_up(), if given,
+  // returns true. Returns false if the message is not sent: the other process has ended, or the
+  // wait was given up; the channel is then useless.
+  bool send(const std::string& step, nlohmann::json fields = nlohmann::json::object(),
+            const std::function<bool()>& gives_up = {});
   struct Received {
     nlohmann::json message;  // null: none yet, or ended
     bool ended = false;      // the other process
     std::string step() const { return message.is_object() ? message.value("step", "") : ""; }
   };
-  // Waits for a message for at most timeout_ms. A message that is no JSON object is skipped.
+  // Waits for a message for at most timeout_ms, and as long for each of its further packets. A
+  // message that is no JSON object is skipped.
   Received receive(int timeout_ms);
   int descriptor() const { return socket_.get(); }
+  // Returns true if the other process has ended and all its messages are read. Any thread.
+  bool has_ended() const;
+  // Keeps the socket open until this process ends. REQUIRES: no other call follows.
+  void keep_open() { socket_.release(); }
 
  private:
+  bool send_packet(std::string_view bytes, const std::function<bool()>& gives_up);
+
   control::Descriptor socket_;
+  std::string parts_;  // received of an incomplete message
 };
 
 }  // namespace itif::serving

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <thread>
+
 namespace itif::serving::test {
 namespace {
 
@@ -47,12 +49,42 @@ TEST(HandoverChannel, CarriesTheInheritance) {
   EXPECT_EQ(got->token_secret, sent.token_secret);
 }
 
+// More than any socket buffer holds.
+TEST(HandoverChannel, CarriesLongMessages) {
+  Pair pair;
+  Inheritance sent = example();
+  for (uint32_t id = 0; id < 1'000'000; ++id) sent.failed_tenants.push_back(id);
+  std::thread sender([&] { EXPECT_TRUE(pair.a->send("hello", to_json(sent))); });
+  const auto received = pair.b->receive(10'000);
+  sender.join();
+  ASSERT_EQ(received.step(), "hello");
+  const auto got = inheritance_from(received.message);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->failed_tenants, sent.failed_tenants);
+  ASSERT_TRUE(pair.a->send("open"));
+  EXPECT_EQ(pair.b->receive(1000).step(), "open");
+}
+
+// A program that reads nothing must not stop the old process.
+TEST(HandoverChannel, GivesUpSending) {
+  Pair pair;
+  const json long_fields = {{"text", std::string(10 << 20, 'x')}};
+  int asked = 0;
+  EXPECT_FALSE(pair.a->send("hello", long_fields, [&] { return ++asked == 3; }));
+  EXPECT_EQ(asked, 3);
+  pair.b.reset();
+  EXPECT_FALSE(pair.a->send("hello", long_fields));
+}
+
 TEST(HandoverChannel, NoticesTheEndOfTheOtherProcess) {
   Pair pair;
+  EXPECT_FALSE(pair.a->has_ended());
   EXPECT_FALSE(pair.a->receive(0).ended);
   pair.b->send("loaded");
+  EXPECT_FALSE(pair.a->has_ended());
   pair.b.reset();
   EXPECT_EQ(pair.a->receive(1000).step(), "loaded") << "what it said before is not lost";
+  EXPECT_TRUE(pair.a->has_ended());
   EXPECT_TRUE(pair.a->receive(1000).ended);
   EXPECT_FALSE(pair.a->send("open"));
 }
@@ -63,7 +95,12 @@ TEST(HandoverChannel, SkipsGarbage) {
   ASSERT_EQ(::send(pair.a->descriptor(), "[1]", 3, 0), 3);
   EXPECT_EQ(pair.b->receive(100).step(), "");
   EXPECT_EQ(pair.b->receive(100).step(), "");
+  ASSERT_EQ(::send(pair.a->descriptor(), "+{", 2, 0), 2);
+  ASSERT_EQ(::send(pair.a->descriptor(), ".broken", 7, 0), 7);
+  EXPECT_EQ(pair.b->receive(100).step(), "");
   EXPECT_FALSE(pair.b->receive(0).ended);
+  pair.a->send("open");
+  EXPECT_EQ(pair.b->receive(100).step(), "open");
 }
 
 TEST(HandoverChannel, RefusesIncompleteInheritances) {
