@@ -188,20 +188,22 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   };
   const serving::DpdkTelemetry dpdk_telemetry(*plane, service);
   server->attach(service, documents);  // before the first packet
-  serving::ProcessHandover handover({.program = launch.program,
-                                     .config_file = launch.config_file,
-                                     .cpus = launch.cpus,
-                                     .eal_args = eal.args,
-                                     .has_hugepages = !eal.no_huge,
-                                     .device = info.kind},
-                                    {.clock = clock,
-                                     .config = config,
-                                     .plane = *plane,
-                                     .service = service,
-                                     .server = *server,
-                                     .stop_metrics = [&] { prometheus.reset(); },
-                                     .start_metrics = start_prometheus,
-                                     .end = [] { ::kill(::getpid(), SIGTERM); }});
+  serving::ProcessHandover handover(
+      {.program = launch.program,
+       .config_file = launch.config_file,
+       .cpus = launch.cpus,
+       .eal_args = eal.args,
+       .has_hugepages = !eal.no_huge,
+       .device = info.kind},
+      {.clock = clock,
+       .config = config,
+       .plane = *plane,
+       .service = service,
+       .server = *server,
+       .stop_metrics = [&] { prometheus.reset(); },
+       .start_metrics = start_prometheus,
+       .end = [] { ::kill(::getpid(), SIGTERM); },
+       .predecessor = [takeover] { return takeover != nullptr ? takeover->old_process() : 0; }});
   server->use_handover(handover);
   // With a takeover, the ports and endpoints are the other process's until all models are loaded.
   const bool starts_late = takeover != nullptr || replays_capture(*plane);

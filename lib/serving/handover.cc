@@ -55,6 +55,13 @@ bool ProcessHandover::shares_ports() const {
 
 Result<json> ProcessHandover::run(const control::HandOver& operation,
                                   const control::Progress& progress) {
+  // A third process would need the name of the first one's EAL files, and memory for three.
+  if (const pid_t before = parts_.predecessor(); before != 0)
+    return fail(Code::kUnavailable,
+                fmt::format("process {}, which has handed over to this one, still answers what it "
+                            "accepted: try again when it has ended, after its drain_timeout at the "
+                            "latest",
+                            before));
   for (const auto& port : parts_.plane.ports())
     if (port->info().driver == "net_pcap")
       return fail(Code::kUnsupported,

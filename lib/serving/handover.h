@@ -42,7 +42,8 @@ struct HandoverOptions {
 class ProcessHandover final : public control::Handover {
  public:
   // The parts of this process that the handover changes; all outlive it. The functions stop and
-  // start the Prometheus endpoint; `end` makes the main thread end the process.
+  // start the Prometheus endpoint; `end` makes the main thread end the process; `predecessor`
+  // returns the process that has handed over to this one, or 0 if there is none any more.
   struct Parts {
     const Clock& clock;
     const config::Config& config;
@@ -52,6 +53,7 @@ class ProcessHandover final : public control::Handover {
     std::function<void()> stop_metrics;
     std::function<Status()> start_metrics;
     std::function<void()> end;
+    std::function<pid_t()> predecessor;
   };
   ProcessHandover(HandoverOptions options, Parts parts)
       : options_(std::move(options)), parts_(std::move(parts)) {}

@@ -40,8 +40,12 @@ class NewProcess {
   std::string last_lines() const;
   // Ends the process and waits for its end. Does nothing if it has ended.
   void kill();
-  // Lets the process live on after this object.
-  void release() { pid_ = -1; }
+  // Lets the process live on after this object. The channel stays open as long as this process
+  // lives: the new process takes its end for this one's.
+  void release() {
+    pid_ = -1;
+    channel_.keep_open();
+  }
 
  private:
   NewProcess(pid_t pid, control::Descriptor output, control::Descriptor channel)

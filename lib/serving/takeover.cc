@@ -178,4 +178,8 @@ bool Takeover::old_process_has_ended() {
   return true;
 }
 
+pid_t Takeover::old_process() const {
+  return channel_.has_ended() ? 0 : old_process_;
+}
+
 }  // namespace itif::serving

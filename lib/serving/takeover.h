@@ -10,6 +10,9 @@
 // Main thread.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -54,16 +57,21 @@ class Takeover {
   void report_failure(const Error& error);
   // Returns true once the old process has ended; completes what had to wait for that.
   bool old_process_has_ended();
+  // Returns the old process, or 0 if it has ended. Any thread, after finish().
+  pid_t old_process() const;
 
  private:
   Takeover(HandoverChannel channel, Inheritance inheritance)
-      : channel_(std::move(channel)), inheritance_(std::move(inheritance)) {}
+      : channel_(std::move(channel)),
+        inheritance_(std::move(inheritance)),
+        old_process_(::getppid()) {}
   Status check_tenants(const TenantService& service) const;
   // Waits for a step. Returns false if the old process has ended.
   bool wait_for(const std::string& step);
 
   HandoverChannel channel_;
   Inheritance inheritance_;
+  pid_t old_process_;
   std::string file_prefix_;
   std::vector<std::string> devices_;
 };

@@ -386,6 +386,34 @@ def test_changes_during_a_handover_are_refused(served, models):
     assert not Path(f"/proc/{new}").exists()
 
 
+def test_a_handover_waits_for_the_end_of_the_one_before(served, namespaces, models):
+    appliance = served
+    added = add_tenants(appliance, models, 1)
+    first = appliance.process
+    control, new = start_handover(appliance, "switch")
+    time.sleep(0.5)  # the first process has told the new one to serve, which still takes seconds
+    first.send_signal(signal.SIGSTOP)
+    try:
+        with connect(namespaces, added[0]) as client:
+            wait_until(lambda: appliance.ctl("health", check=False).returncode == 0, "the new process serves", 60)
+            client.infer_tokens(IDS)
+            error = failing(appliance)
+            assert f"process {first.pid}, which has handed over to this one, still answers" in error, error
+            client.infer_tokens(IDS)
+            appliance.ctl("tenant", "update", "t0", "--weight", "2")
+            first.send_signal(signal.SIGCONT)
+            _, error = control.communicate(timeout=60)
+            assert control.returncode == 0 and first.wait(20) == 0, error
+            appliance.adopt(new)
+            appliance.handover()
+            client.infer_tokens(IDS)
+    finally:
+        first.send_signal(signal.SIGCONT)
+        if appliance.process is first:
+            os.kill(new, signal.SIGKILL)
+    assert appliance.stop() == 0
+
+
 @pytest.mark.parametrize("moment", [0.3, 0.8, "switch"])
 def test_killing_the_old_process_loses_no_state(served, namespaces, models, moment):
     appliance = served
