@@ -1,6 +1,7 @@
 // GEMMs grouped by tenant, with prepacked weights.
 #include <algorithm>
 
+#include "device/convert.h"
 #include "fixture.h"
 #include "reference.h"
 
@@ -276,6 +277,32 @@ TEST_P(GemmTest, PacksSeveralViewsInOrder) {
   expect_close(download_activations(out, kRows * shape.n),
                reference::linear(a, weight, {}, kRows, shape.n, shape.k, Activation::kNone),
                1.1 * unit() + 1e-6, "fused");
+}
+
+// A weight that already has the device's type need not be copied first.
+TEST_P(GemmTest, PacksOneViewOfItsOwnTypeAsTwo) {
+  constexpr uint32_t kOut = 40, kIn = 24;
+  const device::GemmShape shape{.n = kOut, .k = kIn, .has_bias = false};
+  const DType type = device_->info().compute.weights;
+  const auto values = random_values(kOut * kIn);
+  const TensorView source{reinterpret_cast<const std::byte*>(values.data()), DType::kF32,
+                          Shape{kOut, kIn}};
+  std::vector<std::byte> weight(kOut * kIn * dtype_bytes(type));
+  device::convert_floats(source, type, weight.data());
+  const size_t half_bytes = weight.size() / 2;
+  const std::vector<TensorView> whole = {{weight.data(), type, Shape{kOut, kIn}}};
+  const std::vector<TensorView> halves = {{weight.data(), type, Shape{kOut / 2, kIn}},
+                                          {weight.data() + half_bytes, type, Shape{kOut / 2, kIn}}};
+  std::vector<std::vector<std::byte>> packed;
+  for (const auto& views : {whole, halves, std::vector<TensorView>{source}}) {
+    const auto buffer = device_->allocate(device_->packed_bytes(shape).value());
+    ASSERT_TRUE(buffer);
+    ASSERT_TRUE(device_->pack(shape, views, (*buffer)->data()));
+    packed.emplace_back((*buffer)->bytes());
+    device_->download((*buffer)->data(), packed.back().size(), packed.back().data());
+  }
+  EXPECT_EQ(packed[0], packed[1]);
+  EXPECT_EQ(packed[0], packed[2]);
 }
 
 TEST_P(GemmTest, RefusesToPackWeightsOfAnotherSize) {

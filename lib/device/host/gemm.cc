@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 
 #include "device/convert.h"
 #include "device/host/gemm_ladder.h"
@@ -43,11 +44,20 @@ Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> wei
   using dnnl::memory;
   ITIF_TRY(check_weight(shape, weight));
   const DType type = state_->types.weights;
-  std::vector<std::byte> rows(size_t{shape.n} * shape.k * dtype_bytes(type));
-  std::byte* to = rows.data();
-  for (const TensorView& view : weight) {
-    convert_floats(view, type, to);
-    to += view.shape.elements() * dtype_bytes(type);
+  // Tenants are served meanwhile, so this avoids passes over memory: a whole weight of the right
+  // type is packed from where it is, and other rows are not zeroed before they are written.
+  std::unique_ptr<std::byte[]> copy;
+  const std::byte* rows = nullptr;
+  if (weight.size() == 1 && weight[0].dtype == type) rows = weight[0].data;
+  if (rows == nullptr) {
+    copy =
+        std::make_unique_for_overwrite<std::byte[]>(size_t{shape.n} * shape.k * dtype_bytes(type));
+    std::byte* to = copy.get();
+    for (const TensorView& view : weight) {
+      convert_floats(view, type, to);
+      to += view.shape.elements() * dtype_bytes(type);
+    }
+    rows = copy.get();
   }
   try {
     const memory::desc packed = [&] {
@@ -56,7 +66,7 @@ Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> wei
     }();
     const OpenMpThreads threads(1);
     memory source({{shape.k, shape.n}, dnnl_type(type), memory::format_tag::ba}, state_->engine,
-                  rows.data());
+                  const_cast<std::byte*>(rows));  // is only read
     memory target_memory(packed, state_->engine, target);
     dnnl::stream stream(state_->engine);
     dnnl::reorder(source, target_memory).execute(stream, source, target_memory);
