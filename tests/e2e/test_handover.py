@@ -14,6 +14,7 @@ from harness.appliance import BUILD, program
 from harness.clients import Golden, Traffic, connect, dropped, wait_until
 from harness.namespaces import CLIENT_IPV4, SERVER_IPV4
 from harness.processes import children_of
+from itif_wire import Refused
 
 F32 = 1e-4
 ON_SIMULATED_GPU = BUILD / "tests" / "simt" / "itifd_on_simt"
@@ -190,6 +191,37 @@ def test_the_new_process_has_the_gpu_that_failed(on_gpu, namespaces, models, res
     assert settings() == before
     appliance.ctl("tenant", "rollback", "t1")
     assert appliance.stop() == 0, appliance.log()[-3000:]
+
+
+def test_a_group_that_cannot_leave_the_failed_gpu_stops_no_handover(on_gpu, namespaces, models):
+    appliance = on_gpu.start()
+    (added,) = add_tenants(appliance, models, 1)
+    directory = appliance.directory / "model"
+    subprocess.run(("cp", "-r", str(models(seed=9)), str(directory)), check=True)
+    gone = appliance.add_tenant("gone", directory, "--group", "own")
+    directory.rename(appliance.directory / "elsewhere")
+    on = lambda: {each["name"]: each["device"] for each in appliance.ctl_json("group", "list")["groups"]}
+    state = lambda name: appliance.ctl_json("tenant", "show", name)["tenant"]["state"]
+    with connect(namespaces, added) as client, Traffic(client, tokens=4) as traffic, \
+            connect(namespaces, gone) as other:
+        traffic.wait_for(1)
+        appliance.process.send_signal(signal.SIGUSR1)
+        with pytest.raises(Refused):
+            other.infer_tokens(IDS)
+        wait_until(lambda: "host" in on().values() and state("gone") == "failed", "the other group has moved", 60)
+        assert on()["own"] == "cuda", "it has no other place"
+        assert "group own has failed" in " ".join(appliance.ctl_json("health", check=False)["appliance"]["problems"])
+        answer = appliance.ctl_json("handover")
+        assert appliance.process.wait(20) == 0 and answer["drained"]
+        appliance.adopt(answer["pid"])
+        traffic.wait_for(1)
+        assert set(on().values()) == {"cuda"} and (state("t0"), state("gone")) == ("serving", "failed")
+        (appliance.directory / "elsewhere").rename(directory)
+        appliance.ctl("tenant", "resume", "gone")
+        other.infer_tokens(IDS, timeout_s=20)
+        traffic.stop()
+        assert not traffic.losses
+    assert appliance.stop() == 0
 
 
 def test_a_process_with_a_gpu_hands_over_to_none_without(on_gpu, namespaces, models):
