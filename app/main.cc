@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "control/server.h"
 #include "device/host/pool_wait.h"
+#include "device/regained_memory.h"
 #include "net/announce.h"
 #include "net/eal.h"
 #include "pipeline/lcores.h"
@@ -125,14 +126,33 @@ Status old_process_ended() {
   return fail(Code::kUnavailable, "the process that hands over has ended before the switch");
 }
 
-// Waits for SIGTERM or SIGINT, and meanwhile for the end of the process that has handed over.
-int wait_for_stop_signal(serving::Takeover* takeover) {
-  constexpr timespec kPeriod{.tv_sec = 0, .tv_nsec = 50'000'000};
+// Gives the device's memory that other processes have freed to this one.
+void regain_memory(device::Device& device) {
+  auto* const memory = dynamic_cast<device::RegainedMemory*>(&device);
+  if (const size_t bytes = memory != nullptr ? memory->regain_memory() : 0; bytes > 0)
+    log::info("{} of the device's memory are free again: its limit is {} now", format_bytes(bytes),
+              format_bytes(memory->memory_bytes()));
+}
+
+// Waits for SIGTERM or SIGINT, and meanwhile for the end of the process that has handed over, which
+// frees memory of the device.
+int wait_for_stop_signal(serving::Takeover* takeover, device::Device& device) {
   const sigset_t signals = stop_signals();
   int signal = 0;
-  while (takeover != nullptr && !takeover->old_process_has_ended()) {
-    signal = sigtimedwait(&signals, nullptr, &kPeriod);
-    if (signal > 0) return signal;
+  if (takeover != nullptr) {
+    constexpr timespec kPeriod{.tv_sec = 0, .tv_nsec = 50'000'000};
+    while (!takeover->old_process_has_ended()) {
+      signal = sigtimedwait(&signals, nullptr, &kPeriod);
+      if (signal > 0) return signal;
+    }
+    // A driver may need seconds to free all memory of a process.
+    constexpr timespec kMeasuringPeriod{.tv_sec = 1, .tv_nsec = 0};
+    constexpr int kNumMeasurements = 30;
+    for (int i = 0; i < kNumMeasurements; ++i) {
+      regain_memory(device);
+      signal = sigtimedwait(&signals, nullptr, &kMeasuringPeriod);
+      if (signal > 0) return signal;
+    }
   }
   sigwait(&signals, &signal);
   return signal;
@@ -236,7 +256,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (signal == 0) {
     log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
               plane->workers().size(), info.kind, compute_name(info.compute));
-    signal = wait_for_stop_signal(takeover);
+    signal = wait_for_stop_signal(takeover, devices.preferred());
   }
   if (handover.done()) {
     log::info("handed over to another process");

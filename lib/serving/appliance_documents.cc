@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "device/regained_memory.h"
 #include "net/drop_reason.h"
 #include "net/transmit.h"
 #include "pipeline/figures.h"
@@ -330,11 +331,12 @@ json ApplianceDocuments::drops() const {
 
 json ApplianceDocuments::device() const {
   const device::DeviceInfo& info = devices_.preferred().info();
+  const auto* regained = dynamic_cast<const device::RegainedMemory*>(&devices_.preferred());
   return {{"kind", info.kind},
           {"name", info.description},
           {"dtype", compute_name(info.compute)},
           {"threads", info.num_threads},
-          {"memory_bytes", info.memory_bytes},
+          {"memory_bytes", regained != nullptr ? regained->memory_bytes() : info.memory_bytes},
           {"available_bytes", devices_.preferred().available_bytes()},
           {"reason", info.reason},
           {"shares", shares_name(info.division)},

@@ -467,6 +467,28 @@ def test_killing_the_old_process_loses_no_state(served, namespaces, models, mome
     assert appliance.stop() == 0
 
 
+@pytest.mark.skipif(not ON_SIMULATED_GPU.exists(), reason="built without tests/simt")
+def test_the_memory_of_the_old_process_is_regained(new_appliance, models):
+    """The new process begins with what the old one leaves free of a GPU's 4 GiB."""
+    appliance = new_appliance()
+    appliance.program = str(ON_SIMULATED_GPU)
+    appliance.sections["device"] = {"kind": "cuda", "dtype": "f32", "memory": "2GiB"}
+    appliance.sections["telemetry"]["log_level"] = "info"
+    used = appliance.directory / "used"
+    used.write_text("0", encoding="utf-8")
+    limit = lambda: appliance.ctl_json("device")["memory_bytes"]
+    appliance.start(("env", f"ITIF_SIMT_USED_ELSEWHERE={used}"))
+    appliance.add_tenant("t", models())
+    assert limit() == 2 << 30
+    used.write_text(str(3 << 30), encoding="utf-8")  # the old process
+    appliance.handover()
+    assert 0 < limit() < 1 << 30
+    used.write_text("0", encoding="utf-8")
+    wait_until(lambda: limit() == 2 << 30, "the memory is regained", 20)
+    assert "of the device's memory are free again" in appliance.log()
+    assert appliance.stop() == 0
+
+
 def test_tokens_stay_valid(new_appliance, namespaces):
     appliance = new_appliance()
     appliance.sections["device"] = {"dtype": "f32"}

@@ -74,8 +74,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   auto& r = runtime();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   const size_t bytes = graph->works.size() * simt::kGraphNodeBytes;
-  if (bytes > r.device.memory_bytes - r.counts.live_device_bytes)
-    return r.set(cudaErrorMemoryAllocation);
+  if (bytes > r.free_bytes()) return r.set(cudaErrorMemoryAllocation);
   r.counts.live_device_bytes += bytes;
   r.graph_bytes += bytes;
   *exec = new simt::GraphExec{graph->works, bytes, r.context};

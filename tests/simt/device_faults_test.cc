@@ -249,6 +249,7 @@ TEST(OpenCuda, UsesTheGpuThatIsAskedFor) {
   {
     const auto device = open_cuda_device({.kind = "cuda", .ordinal = 1, .dtype = "f32"}).value();
     std::thread([&device] {
+      EXPECT_GT(device->available_bytes(), 0u);
       const std::array<float, 4> in = {1, 2, 3, 4};
       std::array<float, 4> out{};
       auto buffer = device->allocate(sizeof in).value();

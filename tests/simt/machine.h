@@ -136,6 +136,7 @@ class Runtime {
   std::vector<std::unique_ptr<GreenContext>> green_contexts;
   std::vector<std::shared_ptr<Resources>> descriptions;
   uint64_t num_splits = 0;
+  size_t used_elsewhere = 0;  // bytes
   std::vector<LaunchedOn> launched_on;
   bool was_reset = false;
 
@@ -144,6 +145,10 @@ class Runtime {
   cudaError_t set(cudaError_t error) {
     if (error != cudaSuccess) last_error = error;
     return error;
+  }
+  size_t free_bytes() const {
+    const size_t used = counts.live_device_bytes + used_elsewhere;
+    return device.memory_bytes - std::min(device.memory_bytes, used);
   }
   // Returns the error of every runtime call that uses the device while it is unusable.
   cudaError_t check() {

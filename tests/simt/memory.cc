@@ -23,8 +23,7 @@ namespace {
 cudaError_t allocate(void** memory, size_t bytes) {
   auto& r = runtime();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
-  if (bytes > r.device.memory_bytes - r.counts.live_device_bytes)
-    return r.set(cudaErrorMemoryAllocation);
+  if (bytes > r.free_bytes()) return r.set(cudaErrorMemoryAllocation);
   void* made = nullptr;
   if (posix_memalign(&made, 256, std::max<size_t>(1, bytes)) != 0)
     return r.set(cudaErrorMemoryAllocation);
@@ -252,7 +251,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   auto& r = runtime();
   if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
   if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes > r.device.memory_bytes - r.counts.live_device_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > r.free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   r.counts.live_device_bytes += bytes;
   ++r.counts.allocations;
   *handle = ++r.num_pieces;

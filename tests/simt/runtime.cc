@@ -24,6 +24,10 @@ void set_device(const DeviceOptions& options) {
   runtime().is_faulty = runtime().fault_stays = runtime().is_lost = false;
   runtime().faults_after = UINT64_MAX;
 }
+void set_used_elsewhere(size_t bytes) {
+  Lock lock(runtime().mutex);
+  runtime().used_elsewhere = bytes;
+}
 void fail_after(uint64_t count, bool stays) {
   Lock lock(runtime().mutex);
   runtime().fault_stays = stays;
@@ -238,7 +242,7 @@ cudaError_t cudaDeviceReset() {
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   Lock lock(runtime().mutex);
   *total = runtime().device.memory_bytes;
-  *available = *total - runtime().counts.live_device_bytes;
+  *available = runtime().free_bytes();
   return runtime().check();
 }
 

@@ -44,6 +44,9 @@ struct DeviceOptions {
 // left.
 void set_device(const DeviceOptions& options);
 
+// Other processes use so many bytes of the device's memory from now on.
+void set_used_elsewhere(size_t bytes);
+
 // From the count-th launch, copy or memset on, every call fails as after a fault, and nothing is
 // freed. cudaDeviceReset() ends the fault but still returns its error. If it `stays`, the process
 // does not get its device back: after the reset, every call returns cudaErrorDevicesUnavailable, as

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "device/cuda/memory/memory.h"
 #include "device/cuda/memory/virtual_memory.h"
 #include "device/cuda/stream.h"
+#include "device/regained_memory.h"
 
 namespace itif::device {
 namespace {
@@ -67,10 +70,10 @@ Status try_out(int ordinal) {
   return status;
 }
 
-size_t bound(size_t limit_bytes) {
-  const size_t free = cuda::free_bytes();
-  const Reserve reserve(free);
-  const size_t most = free - reserve.driver_bytes - reserve.graph_bytes;
+// Returns the limit of buffers and slabs if so much memory is free without them.
+size_t bound(size_t limit_bytes, size_t free_bytes) {
+  const Reserve reserve(free_bytes);
+  const size_t most = free_bytes - reserve.driver_bytes - reserve.graph_bytes;
   return limit_bytes == 0 ? most : std::min(limit_bytes, most);
 }
 
@@ -90,7 +93,7 @@ DeviceInfo with_slices(DeviceInfo info, const cuda::Slices& slices) {
   return info;
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public RegainedMemory {
  public:
   CudaDevice(DeviceInfo info, const cudaDeviceProp& properties, const cuda::Cudnn* cudnn,
              std::unique_ptr<cuda::VirtualMemory> virtual_memory,
@@ -104,7 +107,8 @@ class CudaDevice final : public Device {
                                static_cast<uint32_t>(properties.maxThreadsPerMultiProcessor),
                            .max_blocks =
                                static_cast<uint32_t>(properties.maxBlocksPerMultiProcessor)},
-            .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
+            .budget = std::make_shared<cuda::Budget>(
+                bound(options.memory_limit_bytes, cuda::free_bytes())),
             .graph_budget = std::make_shared<cuda::Budget>(Reserve(cuda::free_bytes()).graph_bytes),
             .registered = std::make_shared<cuda::RegisteredMemory>(),
             .slices = std::move(slices),
@@ -113,6 +117,7 @@ class CudaDevice final : public Device {
         epilogues_(parts_.slices->processor_counts()),
         trials_(parts_.budget),
         scratch_weights_(parts_.budget),
+        memory_limit_bytes_(options.memory_limit_bytes),
         free_at_start_(cuda::free_bytes()) {
     info.memory_bytes = available_bytes();
     set_info(with_slices(std::move(info), *parts_.slices));
@@ -121,9 +126,23 @@ class CudaDevice final : public Device {
   const DeviceInfo& info() const override { return *info_.load(std::memory_order_acquire); }
   size_t available_bytes() const override {
     const std::shared_lock lock(resetting_, std::try_to_lock);
-    if (lock) last_available_bytes_ = parts_.budget->available_bytes();
+    if (lock) {
+      enter();
+      last_available_bytes_ = parts_.budget->available_bytes();
+    }
     return last_available_bytes_;
   }
+  size_t regain_memory() override {
+    const std::shared_lock lock(resetting_, std::try_to_lock);
+    if (!lock) return 0;
+    enter();
+    const size_t free = free_without_ours();
+    raise_free_at_start(free);
+    parts_.graph_budget->raise_limit(Reserve(free).graph_bytes);
+    return parts_.budget->raise_limit(bound(memory_limit_bytes_, free));
+  }
+  size_t memory_bytes() const override { return parts_.budget->limit_bytes(); }
+
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override {
     enter();
     return cuda::allocate_buffer(parts_.budget, bytes);
@@ -203,6 +222,22 @@ class CudaDevice final : public Device {
   // Makes the GPU current in the calling thread, which may have used another one before.
   void enter() const { (void)cudaSetDevice(parts_.ordinal); }
   cuda::Transfers& transfers() const { return parts_.budget->transfers(); }
+  // Returns the memory that is free, or that buffers, slabs and graphs use. A buffer that is being
+  // allocated or freed may count twice: in the budget, and as free memory. The least of several
+  // measurements is without it.
+  size_t free_without_ours() const {
+    size_t least = SIZE_MAX;
+    for (int i = 0; i < 5; ++i) {
+      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      least = std::min(least, parts_.budget->used_bytes() + parts_.graph_budget->used_bytes() +
+                                  cuda::free_bytes());
+    }
+    return least;
+  }
+  void raise_free_at_start(size_t bytes) {
+    size_t before = free_at_start_.load();
+    while (before < bytes && !free_at_start_.compare_exchange_weak(before, bytes)) continue;
+  }
   // Frees the memory that the device refused to take back while it was faulty.
   Status take_back_memory() {
     const size_t refused = virtual_memory_->free_refused();
@@ -232,7 +267,8 @@ class CudaDevice final : public Device {
   cuda::Epilogues epilogues_;
   cuda::GemmTrials trials_;
   cuda::ScratchWeights scratch_weights_;
-  const size_t free_at_start_;
+  const size_t memory_limit_bytes_;    // as configured; 0: the GPU's memory
+  std::atomic<size_t> free_at_start_;  // or since regain_memory()
   // Held exclusively during a reset, when no CUDA runtime call may run. available_bytes() then
   // returns the last figure.
   mutable std::shared_mutex resetting_;

@@ -43,17 +43,27 @@ size_t free_bytes() {
 
 Status Budget::take(size_t bytes, const char* what) {
   const size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (used <= limit_bytes_) return {};
+  const size_t limit = limit_bytes();
+  if (used <= limit) return {};
   give_back(bytes);
   return fail(Code::kResourceExhausted,
               fmt::format("no device memory for {}: {} over the limit of {}", what,
-                          format_bytes(used - limit_bytes_), format_bytes(limit_bytes_)));
+                          format_bytes(used - limit), format_bytes(limit)));
 }
 
 size_t Budget::available_bytes() const {
   const size_t free = free_bytes();
   const size_t used = used_bytes_.load(std::memory_order_relaxed);
-  return std::min(free, limit_bytes_ - std::min(limit_bytes_, used));
+  const size_t limit = limit_bytes();
+  return std::min(free, limit - std::min(limit, used));
+}
+
+size_t Budget::raise_limit(size_t bytes) {
+  size_t limit = limit_bytes();
+  while (limit < bytes)
+    if (limit_bytes_.compare_exchange_weak(limit, bytes, std::memory_order_relaxed))
+      return bytes - limit;
+  return 0;
 }
 
 Status finish_write(cudaError_t started, const char* what) {

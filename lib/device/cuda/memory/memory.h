@@ -31,10 +31,13 @@ class Budget {
   void give_back(size_t bytes) { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   // Bytes that take() grants now and the device has free.
   size_t available_bytes() const;
+  size_t limit_bytes() const { return limit_bytes_.load(std::memory_order_relaxed); }
+  // Returns the bytes by which the limit has risen; 0: it is not lower than `bytes`.
+  size_t raise_limit(size_t bytes);
   Transfers& transfers() { return transfers_; }
 
  private:
-  const size_t limit_bytes_;
+  std::atomic<size_t> limit_bytes_;
   std::atomic<size_t> used_bytes_{0};
   Transfers transfers_;
 };
