@@ -75,6 +75,15 @@ void GroupShares::add(uint16_t number, execution::GroupStage& stage, const Entry
   CHECK(!find(number));
   groups_.push_back({entry, number, &stage});
   groups_.back().last_work_ns = clock_.now_ns();
+  const device::DeviceInfo& device = stage.device().info();
+  const auto num_groups = static_cast<uint32_t>(std::ranges::count(
+      groups_, &stage.device(), [](const Group& group) { return &group.stage->device(); }));
+  if (can_lend(stage) && device.slice_steps > 0 && num_groups == device.slice_steps + 1)
+    log::warning(
+        "more groups than the {} slices of device {}: while all compute, each has one, whatever "
+        "its "
+        "share, and some have the same one",
+        device.slice_steps, device.kind);
   divide();
 }
 

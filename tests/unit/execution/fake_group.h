@@ -204,7 +204,10 @@ class FakeDevice : public device::Device {
     return {};
   }
   void divide_time() { info_.division = device::Division::kTime; }
-  void divide_processors() { info_.division = device::Division::kProcessors; }
+  void divide_processors(uint32_t slice_steps = 0) {
+    info_.division = device::Division::kProcessors;
+    info_.slice_steps = slice_steps;
+  }
   int num_resets = 0;
   bool fails_reset = false;
   bool is_late = false;  // makes LateStreams

@@ -276,6 +276,21 @@ TEST_F(GroupSharesTest, ADeviceThatDoesNotDivideItsTimeRefusesShares) {
   EXPECT_EQ(share(name).percent, 100);
 }
 
+TEST_F(GroupSharesTest, MoreGroupsThanSlicesAreLogged) {
+  device.divide_processors(2);
+  remake();
+  ASSERT_TRUE(admit(of_group(1, "a")));
+  std::array<bool, 3> logged{};
+  for (const uint32_t id : {2u, 3u, 4u}) {
+    ::testing::internal::CaptureStderr();
+    const Status admitted = admit(of_group(id, std::array{"b", "c", "d"}[id - 2]));
+    logged[id - 2] = ::testing::internal::GetCapturedStderr().find(
+                         "more groups than the 2 slices") != std::string::npos;
+    ASSERT_TRUE(admitted) << admitted.error().message;
+  }
+  EXPECT_EQ(logged, (std::array{false, true, false})) << "once";
+}
+
 // While a new group is profiled, its share is the least one.
 TEST_F(GroupSharesTest, AGroupThatYieldsHasTheLeastShareUntilItBegins) {
   device.divide_time();
