@@ -12,9 +12,8 @@ constexpr uint64_t kSub = uint64_t{1} << kBits;
 
 // Values below 2^kBits have a bucket each; above, each power of two has 2^kBits buckets.
 size_t bucket_of(uint64_t value) noexcept {
-  if (value < kSub) return value;
-  const int exponent = std::bit_width(value) - 1 - kBits;
-  return (static_cast<size_t>(exponent + 1) << kBits) + ((value >> exponent) - kSub);
+  const int exponent = std::bit_width(value | kSub) - 1 - kBits;
+  return (static_cast<size_t>(exponent) << kBits) + (value >> exponent);
 }
 
 uint64_t upper_edge(size_t bucket) noexcept {
@@ -34,6 +33,26 @@ void Histogram::record(uint64_t value, uint64_t times) noexcept {
   sum_ += static_cast<double>(value) * static_cast<double>(times);
   min_ = std::min(min_, value);
   max_ = std::max(max_, value);
+}
+
+void Histogram::record(std::span<const uint64_t> values) noexcept {
+  uint64_t* const buckets = buckets_.data();
+  uint64_t least = min_, most = max_;
+  double sum = 0;
+  for (size_t i = 0; i < values.size();) {
+    const uint64_t value = values[i];
+    size_t end = i + 1;
+    while (end < values.size() && values[end] == value) ++end;
+    buckets[bucket_of(value)] += end - i;
+    sum += static_cast<double>(value) * static_cast<double>(end - i);
+    least = std::min(least, value);
+    most = std::max(most, value);
+    i = end;
+  }
+  count_ += values.size();
+  sum_ += sum;
+  min_ = least;
+  max_ = most;
 }
 
 void Histogram::merge(const Histogram& other) noexcept {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace itif {
@@ -17,6 +18,8 @@ class Histogram {
   Histogram();
   void record(uint64_t value) noexcept { record(value, 1); }
   void record(uint64_t value, uint64_t times) noexcept;
+  // Records many values in less time than one by one, above all if equal ones are adjacent.
+  void record(std::span<const uint64_t> values) noexcept;
   void merge(const Histogram& other) noexcept;
   void clear() noexcept;
 

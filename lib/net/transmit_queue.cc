@@ -67,13 +67,7 @@ size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& o
     queue.head = jobs_[slot].next;
     if (queue.head == kNil) queue.tail = kNil;
     if (job.cursor.done()) {
-      if (job.times.arrival_ns != 0)
-        ended_.push_back({.tenant_index = tenant,
-                          .tenant_id = job.header.tenant_id,
-                          .session = job.header.session,
-                          .request_id = job.header.request_id,
-                          .times = job.times,
-                          .num_tokens = job.num_tokens});
+      if (job.times.arrival_ns != 0) ended_.push_back({.tenant_index = tenant, .job = &job});
       cache_.unpin(*job.entry);
       jobs_[slot].next = first_free_;
       first_free_ = slot;

@@ -52,12 +52,9 @@ class TransmitQueue {
   // A job with times whose last datagram the last poll() has built.
   struct Ended {
     uint32_t tenant_index = 0;
-    uint32_t tenant_id = 0;
-    uint32_t session = 0;
-    uint64_t request_id = 0;
-    request::Times times;  // last_out_ns is not set
-    uint32_t num_tokens = 0;
+    const Job* job = nullptr;  // its entry is no longer pinned, and last_out_ns is not set
   };
+  // Valid until the next push() or poll().
   std::span<const Ended> ended() const noexcept { return ended_; }
 
   size_t size() const noexcept { return count_; }

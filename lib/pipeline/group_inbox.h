@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "base/check.h"
 #include "pipeline/request_ring.h"
@@ -19,12 +20,13 @@ class GroupInbox {
   GroupInbox(RequestRing& ring, const telemetry::ExecutorCounters& counters)
       : ring_(ring), counters_(counters) {}
 
-  // Lends a request; called by its worker. The group's queue limits waiting requests per tenant, so
-  // no tenant can fill the ring.
-  void push(request::Request* request) noexcept {
-    CHECK(ring_.push(request));
+  // Lends requests; called by their worker. The group's queue limits waiting requests per tenant,
+  // so no tenant can fill the ring.
+  void push(std::span<request::Request* const> requests) noexcept {
+    CHECK(ring_.push(requests));
     ring_.bell.ring();
   }
+  void push(request::Request* request) noexcept { push(std::span(&request, 1)); }
   // Returns the approximate number of requests that wait for the group. Any thread.
   uint32_t num_waiting() const noexcept {
     return static_cast<uint32_t>(counters_.queued.read()) + ring_.size();

@@ -6,6 +6,7 @@
 #include <rte_ring.h>
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -26,6 +27,12 @@ class RequestRing {
   // Any thread. Returns false if the ring is full.
   bool push(request::Request* request) noexcept {
     return rte_ring_enqueue(ring_.get(), request) == 0;
+  }
+  // The same for several; takes all or none.
+  bool push(std::span<request::Request* const> requests) noexcept {
+    return rte_ring_enqueue_bulk(ring_.get(), reinterpret_cast<void* const*>(requests.data()),
+                                 static_cast<unsigned>(requests.size()),
+                                 nullptr) == requests.size();
   }
   // The consumer's thread.
   unsigned pop(request::Request** out, unsigned count) noexcept {

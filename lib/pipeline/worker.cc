@@ -62,7 +62,7 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       cache_(options.cache, options.seed + 1),
       transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
       tx_(port, options.queue),
-      tenant_stages_(options.stamps_stages),
+      stages_(options.stamps_stages),
       announcements_(options.queue == 0 ? net::announcements(options.local)
                                         : std::vector<std::vector<std::byte>>()),
       link_up_(port.link().up) {}
@@ -109,6 +109,7 @@ size_t Worker::poll() noexcept {
     if (i + 1 < received) rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 1], void*));
     receive(mbufs[i]);
   }
+  lend();
 
   std::array<ReturnRing::Item, kBurst> returned;
   const unsigned given_back = returns_->pop(returned.data(), returned.size());
@@ -197,7 +198,7 @@ void Worker::publish() noexcept {
   counters_.send_dropped.add(tx_.dropped() - counters_.send_dropped.read());
   // Published figures of requests are at most this old. Publishing them costs about 10 µs.
   constexpr uint64_t kStagesPeriodNs = 200'000'000;
-  const uint64_t answers = num_recorded_ + counters_.statuses.read();
+  const uint64_t answers = stages_.num_recorded() + counters_.statuses.read();
   if (answers != published_answers_ && now_ns_ >= next_stages_ns_) {
     published_answers_ = answers;
     next_stages_ns_ = now_ns_ + kStagesPeriodNs;

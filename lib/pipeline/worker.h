@@ -32,12 +32,11 @@
 #include "pipeline/group_table.h"
 #include "pipeline/idle.h"
 #include "pipeline/return_ring.h"
+#include "pipeline/stage_recorder.h"
 #include "pipeline/tenant_latency.h"
-#include "pipeline/tenant_stages.h"
 #include "pipeline/tracer.h"
 #include "sched/quota.h"
 #include "telemetry/counters.h"
-#include "telemetry/stages.h"
 #include "tenant/snapshot.h"
 #include "wire/datagram.h"
 
@@ -100,9 +99,9 @@ class Worker {
   // Figures. Any thread.
   const telemetry::WorkerCounters& counters() const noexcept { return counters_; }
   const telemetry::TenantCounterTable& tenant_counters() const noexcept { return tenants_; }
-  const telemetry::StageHistograms& stages() const noexcept { return stages_; }
+  const telemetry::StageHistograms& stages() const noexcept { return stages_.all(); }
   const TenantLatencyTable& latencies() const noexcept { return latencies_; }
-  const TenantStageTable& tenant_stages() const noexcept { return tenant_stages_; }
+  const TenantStageTable& tenant_stages() const noexcept { return stages_.tenants(); }
 
  private:
   Worker(const net::Port& port, Shared& shared, const WorkerOptions& options);
@@ -139,6 +138,7 @@ class Worker {
   net::Outcome on_new_request(const Arrived& arrived, const Verified& verified) noexcept;
   net::Outcome add_piece(net::Context& context, const Arrived& arrived) noexcept;
   void dispatch(net::Context& context) noexcept;
+  void lend() noexcept;
   bool token_is_valid(const Arrived& arrived) const noexcept;
 
   // worker_respond.cc
@@ -180,22 +180,26 @@ class Worker {
   std::unique_ptr<ReturnRing> returns_;
   telemetry::WorkerCounters counters_;
   telemetry::TenantCounterTable tenants_;
-  telemetry::StageHistograms stages_;
+  StageRecorder stages_;
   TenantLatencyTable latencies_;
-  TenantStageTable tenant_stages_;
+  // Complete requests that lend() will give to their groups: within the poll, a few at once, for
+  // one clock reading and one ring operation.
+  static constexpr size_t kLentAtOnce = 8;
+  std::array<request::Request*, kLentAtOnce> lent_{};
+  std::array<GroupInbox*, kLentAtOnce> lent_to_{};
+  size_t num_lent_ = 0;
   const std::vector<std::vector<std::byte>> announcements_;  // empty unless queue is 0
   bool link_up_;
 
-  const tenant::Snapshot* snapshot_ = nullptr;  // of this poll
+  const tenant::Snapshot* snapshot_ = nullptr;       // of this poll
   tenant::Intake intake_ = tenant::Intake::kAccept;  // of the last poll
-  const tenant::Tenant* addressee_ = nullptr;   // of the datagram being handled
-  uint64_t now_ns_ = 0;                         // of this poll
-  bool found_work_ = false;                     // the last poll
+  const tenant::Tenant* addressee_ = nullptr;        // of the datagram being handled
+  uint64_t now_ns_ = 0;                              // of this poll
+  bool found_work_ = false;                          // the last poll
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;
   uint64_t published_answers_ = 0;
-  uint64_t num_recorded_ = 0;  // responses whose stages are recorded
   std::atomic<bool> stopping_{false};
 };
 

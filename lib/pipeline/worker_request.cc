@@ -164,7 +164,7 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   return added.outcome;
 }
 
-// Lends a complete request to its group, or refuses it immediately if the group cannot answer it.
+// Hands a complete request to lend(), or refuses it immediately if its group cannot answer it.
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
   GroupInbox* inbox = shared_.groups.find(request.group);
@@ -179,10 +179,26 @@ void Worker::dispatch(net::Context& context) noexcept {
     request.detail = "the deadline would pass before the running batches end";
     return finish(context);
   }
-  if (options_.stamps_stages) request.verified_ns = shared_.clock.now_ns();
-  inbox->push(&request);
+  lent_[num_lent_] = &request;
+  lent_to_[num_lent_] = inbox;
   counters_.requests.add();
   tenants_[request.tenant_index].requests.add();
+  if (++num_lent_ == kLentAtOnce) lend();
+}
+
+// Lends the chosen requests to their groups.
+void Worker::lend() noexcept {
+  if (num_lent_ == 0) return;
+  const std::span requests = std::span(lent_).first(num_lent_);
+  if (options_.stamps_stages) {
+    const uint64_t verified_ns = shared_.clock.now_ns();
+    for (request::Request* request : requests) request->verified_ns = verified_ns;
+  }
+  for (size_t first = 0, end; first < num_lent_; first = end) {
+    for (end = first + 1; end < num_lent_ && lent_to_[end] == lent_to_[first];) ++end;
+    lent_to_[first]->push(requests.subspan(first, end - first));
+  }
+  num_lent_ = 0;
 }
 
 }  // namespace itif::pipeline

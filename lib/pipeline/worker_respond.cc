@@ -1,6 +1,5 @@
 // Answers: results and statuses of requests, refusals of datagrams, retransmitted responses.
 #include "net/transmit.h"
-#include "pipeline/stage_times.h"
 #include "pipeline/worker.h"
 #include "telemetry/version_counts.h"
 #include "wire/geometry.h"
@@ -216,8 +215,7 @@ void Worker::respond_status(net::Context& context) noexcept {
   if (is_deadline(request.status)) {
     tenants_[request.tenant_index].deadline_missed.add();
     const uint64_t sent_ns = shared_.clock.now_ns();
-    if (sent_ns >= request.deadline_ns)
-      stages_.record(telemetry::Stage::kExpire, sent_ns - request.deadline_ns);
+    if (sent_ns >= request.deadline_ns) stages_.add_expired(sent_ns - request.deadline_ns);
   }
   send_datagram(header, wire::detail_payload(request.detail, wire::kMaxDetailBytes),
                 context.key_bytes, context.peer);
@@ -261,24 +259,17 @@ void Worker::account_end(net::Context& context) noexcept {
 // Records the requests whose responses have been handed to the port in this poll.
 void Worker::record_sent() noexcept {
   const uint64_t sent_ns = shared_.clock.now_ns();
-  num_recorded_ += transmit_.ended().size();
-  const auto times_of = [sent_ns](const net::TransmitQueue::Ended& ended) {
-    request::Times times = ended.times;
-    times.last_out_ns = sent_ns;
-    return times;
-  };
-  // The figures of many tenants do not fit the cache.
-  for (const net::TransmitQueue::Ended& ended : transmit_.ended())
-    tenant_stages_.prefetch(ended.tenant_index, stage_times(times_of(ended)));
   for (const net::TransmitQueue::Ended& ended : transmit_.ended()) {
-    const request::Times times = times_of(ended);
-    const TenantStageTable::Times stages = stage_times(times);
-    for (size_t i = 0; i < stages.size(); ++i)
-      stages_.record(static_cast<telemetry::Stage>(i), stages[i]);
-    tenant_stages_.record(ended.tenant_index, stages);
-    shared_.tracer.add(ended.tenant_id, {ended.request_id, ended.session, ended.num_tokens,
-                                         options_.id, StatusCode::kOk, times});
+    const net::TransmitQueue::Job& job = *ended.job;
+    request::Times times = job.times;
+    times.last_out_ns = sent_ns;
+    stages_.add(ended.tenant_index, times);
+    if (shared_.tracer.wants(job.header.tenant_id))
+      shared_.tracer.add(job.header.tenant_id,
+                         {job.header.request_id, job.header.session, job.num_tokens, options_.id,
+                          StatusCode::kOk, times});
   }
+  stages_.flush();
 }
 
 void Worker::ask_for_missing(net::Context& context) noexcept {

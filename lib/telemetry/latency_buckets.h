@@ -14,8 +14,7 @@ struct LatencyBuckets {
 
   static size_t bucket_of(uint64_t ns) noexcept {
     const uint64_t us = ns >> 10;
-    if (us < 4) return us;
-    const int exponent = std::bit_width(us) - 3;
+    const int exponent = std::bit_width(us | 4) - 3;  // below 4 µs as at 4: a bucket each
     const size_t bucket = static_cast<size_t>(exponent) * 4 + (us >> exponent);
     return bucket < kBuckets ? bucket : kBuckets - 1;
   }

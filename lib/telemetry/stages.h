@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 
 #include "base/histogram.h"
 
@@ -42,6 +43,9 @@ class StageHistograms {
 
   // Owner.
   void record(Stage stage, uint64_t ns) noexcept { live_[static_cast<size_t>(stage)].record(ns); }
+  void record(Stage stage, std::span<const uint64_t> ns) noexcept {
+    live_[static_cast<size_t>(stage)].record(ns);
+  }
   // Owner: publishes a copy of the recorded histograms. Does nothing while a reader is copying; the
   // next call publishes.
   void publish() noexcept;

@@ -51,5 +51,26 @@ TEST(Histogram, MergeEqualsRecordingAll) {
   for (double p : {10.0, 50.0, 99.0}) EXPECT_EQ(a.percentile(p), all.percentile(p));
 }
 
+TEST(Histogram, ManyValuesAtOnceEqualSingleOnes) {
+  Random random(3);
+  Histogram at_once, one_by_one;
+  std::vector<uint64_t> values;
+  for (size_t round = 0; round < 20; ++round) {
+    values.resize(round);  // also none
+    uint64_t value = 7;
+    for (uint64_t& v : values) {  // some are equal to the one before
+      if (random.below(3) > 0) value = random.next() >> (12 + random.below(50));
+      one_by_one.record(v = value);
+    }
+    at_once.record(values);
+    EXPECT_EQ(at_once.count(), one_by_one.count());
+    EXPECT_EQ(at_once.min(), one_by_one.min());
+    EXPECT_EQ(at_once.max(), one_by_one.max());
+    EXPECT_DOUBLE_EQ(at_once.mean(), one_by_one.mean());
+    for (double p : {0.0, 50.0, 90.0, 99.0, 100.0})
+      EXPECT_EQ(at_once.percentile(p), one_by_one.percentile(p)) << p;
+  }
+}
+
 }  // namespace
 }  // namespace itif

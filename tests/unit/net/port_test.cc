@@ -224,11 +224,11 @@ TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
     std::vector<uint64_t> ids;
     for (const TransmitQueue::Ended& one : queue.ended()) {
       EXPECT_EQ(one.tenant_index, 3u);
-      EXPECT_EQ(one.tenant_id, 7u);
-      EXPECT_EQ(one.session, 8u);
-      EXPECT_EQ(one.num_tokens, 5u);
-      EXPECT_EQ(one.times.first_out_ns, 100u);  // of the poll that built the first datagram
-      ids.push_back(one.request_id);
+      EXPECT_EQ(one.job->header.tenant_id, 7u);
+      EXPECT_EQ(one.job->header.session, 8u);
+      EXPECT_EQ(one.job->num_tokens, 5u);
+      EXPECT_EQ(one.job->times.first_out_ns, 100u);  // of the poll that built the first datagram
+      ids.push_back(one.job->header.request_id);
     }
     buffer.flush();
     rte_mbuf* mbufs[64];

@@ -96,6 +96,20 @@ TEST_F(StagesTest, ALongResponseLeavesForSeveralPolls) {
   EXPECT_EQ(published.count(), 1u);
 }
 
+// A worker lends eight requests at once.
+TEST_F(StagesTest, AllRequestsOfAPollAreLentInIt) {
+  constexpr uint64_t kRequests = 20;
+  for (uint64_t id = 1; id <= kRequests; ++id)
+    send(datagrams(request(id, 4), token_payload({5, 6}))[0]);
+  poll_worker();
+  EXPECT_EQ(stage->inbox().num_waiting(), kRequests);
+  clock.advance_ns(4 * kStageMs);
+  run();
+  EXPECT_EQ(answers().size(), kRequests);
+  EXPECT_EQ(of_tenant().sums.num_requests, kRequests);
+  EXPECT_EQ(sum_ns(Stage::kVerify), 0u);
+}
+
 TEST_F(StagesTest, RepeatsAndRefusalsAreNotCounted) {
   const Bytes datagram = datagrams(request(1, 4), token_payload({5, 6}))[0];
   send(datagram);
