@@ -270,8 +270,6 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
 void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
                                 uint32_t call) noexcept {
   request::Request* request = choice_.batch[planned.item];
-  request->chosen_ns = flight.begin_ns;
-  request->planned_ns = flight.planned_ns;
   flight.ordered.push_back(request);
   flight.segments.push_back({.request = request,
                              .prepared = admission_.inputs().made(*request),
@@ -285,8 +283,7 @@ void GroupExecutor::launch_pass(Flight& flight) noexcept {
   const plan::Pass& pass = flight.plan.passes[flight.pass];
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   if (flight.plan.has_fixed_calls) batch.calls = flight.plan.calls;
-  const uint64_t launched_ns = stamp();
-  for (request::Request* request : running_requests(flight)) request->launched_ns = launched_ns;
+  flight.launched_ns = stamp();
   group_.begin(*stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
   flight.figures.num_rows += batch.num_padding_rows;
   flight.event = stream_->record();
@@ -359,6 +356,9 @@ void GroupExecutor::learn(const Flight& flight) noexcept {
 void GroupExecutor::finish_pass(Flight& flight) noexcept {
   const uint64_t done_ns = clock_.now_ns();
   for (request::Request* request : running_requests(flight)) {
+    request->chosen_ns = flight.begin_ns;
+    request->planned_ns = flight.planned_ns;
+    request->launched_ns = flight.launched_ns;
     request->done_ns = done_ns;
     admission_.inputs().release(*request);
   }

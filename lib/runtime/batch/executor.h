@@ -85,6 +85,7 @@ class GroupExecutor final : public RequestExecutor {
     uint32_t priced_tokens = 0;  // by which costs are learnt: with the padding of fixed rows
     uint64_t begin_ns = 0;
     uint64_t planned_ns = 0;
+    uint64_t launched_ns = 0;  // of the pass that runs
     uint64_t expected_end_ns = 0;
     uint64_t slo_ns = 0;         // Choice::slo_ns
     bool left_some = false;      // other requests kept waiting when it was chosen
