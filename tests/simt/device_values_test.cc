@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "device/stream/metered_stream.h"
 #include "device_fixture.h"
+#include "numbers.h"
 
 namespace itif::device {
 namespace {
@@ -87,12 +88,9 @@ class Products : public CudaDevice {
   void prepare(uint32_t width, uint32_t rows = 64, uint32_t tenants = 2) {
     width_ = width;
     rows_ = rows;
-    std::vector<float> noise((rows + tenants * width) * kDepth);
-    for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
-    memory_ = device_->allocate(noise.size() * sizeof(float)).value();
-    const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
-                          Shape{noise.size()}};
-    ASSERT_TRUE(device_->upload(view, DType::kF32, memory_->data()));
+    const size_t count = size_t{rows + tenants * width} * kDepth;
+    memory_ = device_->allocate(count * sizeof(float)).value();
+    upload_numbers(*device_, memory_->data(), count);
     prepared_ = device_->prepare({.n = width, .k = kDepth, .has_bias = false}, rows).value();
     for (uint32_t i = 0; i < kLaunches; ++i)
       outs_.push_back(device_->allocate(rows * width * sizeof(float)).value());
@@ -341,13 +339,9 @@ TEST_F(CudaDevice, ChargesBatchForItsOwnTime) {
 // its GEMM.
 TEST_F(CudaDevice, TimesOperatorsSeparately) {
   constexpr uint32_t kSize = 64;
-  std::vector<float> noise(2 * kSize * kSize);
-  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
-  const auto memory = device_->allocate(noise.size() * sizeof(float)).value();
-  const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
-                        Shape{noise.size()}};
-  ASSERT_TRUE(device_->upload(view, DType::kF32, memory->data()));
-  const kernels::Slab numbers{memory->data(), 0};
+  const auto memory = device_->allocate(2 * kSize * kSize * sizeof(float)).value();
+  upload_numbers(*device_, memory->data(), 2 * kSize * kSize);
+  const kernels::Slab weights{memory->data(), 0};
   const auto prepared = device_->prepare({.n = kSize, .k = kSize}, kSize).value();
   const auto product = device_->allocate(kSize * kSize * sizeof(float)).value();
   const auto out = device_->allocate(kSize * kSize * sizeof(float)).value();
@@ -355,8 +349,8 @@ TEST_F(CudaDevice, TimesOperatorsSeparately) {
   for (uint32_t row = 0; row < kSize; row += 8) ranges.push_back({row, 8, 0});
   const auto run = [&](Stream& stream) {
     stream.launch(kernels::GroupedGemm{.a = memory->data(),
-                                       .weights = numbers,
-                                       .bias = numbers,
+                                       .weights = weights,
+                                       .bias = weights,
                                        .out = product->data(),
                                        .n = kSize,
                                        .k = kSize,
@@ -365,8 +359,8 @@ TEST_F(CudaDevice, TimesOperatorsSeparately) {
     stream.launch(
         kernels::ResidualLayerNorm{.x = product->data(),
                                    .residual = memory->data() + kSize * kSize * sizeof(float),
-                                   .gamma = numbers,
-                                   .beta = numbers,
+                                   .gamma = weights,
+                                   .beta = weights,
                                    .hidden = kSize,
                                    .ranges = ranges,
                                    .out = out->data()});

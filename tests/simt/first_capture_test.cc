@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device_fixture.h"
+#include "numbers.h"
 
 namespace itif::device {
 namespace {
@@ -18,21 +19,12 @@ class FirstCapture : public CudaDevice {
   FirstCapture() {
     weights_ = device_->reserve_slab(kWidths[2] * kDepth * sizeof(float), kTenants).value();
     numbers_ = device_->allocate(kRows * kDepth * sizeof(float)).value();
-    upload(0, numbers_->data(), kRows * kDepth);
+    upload_numbers(*device_, numbers_->data(), kRows * kDepth);
     for (const uint32_t width : kWidths) {
       prepared_.push_back(
           device_->prepare({.n = width, .k = kDepth, .has_bias = false}, kRows).value());
       outs_.push_back(device_->allocate(kRows * width * sizeof(float)).value());
     }
-  }
-  // Writes `count` numbers, others for each seed.
-  void upload(uint32_t seed, void* target, size_t count) {
-    std::vector<float> noise(count);
-    for (size_t i = 0; i < count; ++i)
-      noise[i] = static_cast<float>((i * 37 + seed * 11) % 101) - 50;
-    const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
-                          Shape{count}};
-    EXPECT_TRUE(device_->upload(view, DType::kF32, target));
   }
   // Launches a segment of GEMMs and of kernels of ours.
   void launch(Stream& stream, const std::vector<kernels::RowRange>& ranges,
@@ -80,7 +72,7 @@ TEST_F(FirstCapture, LoadsKernelsOfPointerCallsFirst) {
   EXPECT_EQ(stream_->graphs().failures, 0u);
   for (uint32_t slot = 0; slot < kTenants; ++slot) {
     ASSERT_TRUE(weights_->commit(slot));
-    upload(slot + 1, weights_->slab().at(slot), kWidths[2] * kDepth);
+    upload_numbers(*device_, weights_->slab().at(slot), kWidths[2] * kDepth, slot + 1);
   }
   launch(*stream_, ranges, kernels::GemmMode::kConcurrent);
   const std::vector<float> got = results(*stream_);
@@ -104,7 +96,7 @@ TEST_F(FirstCapture, LoadsKernelsOfSingleCallsFirst) {
 TEST_F(FirstCapture, ReplaysKeepTheSizesOfGroupedCalls) {
   for (uint32_t slot = 0; slot < kTenants; ++slot) {
     ASSERT_TRUE(weights_->commit(slot));
-    upload(slot + 1, weights_->slab().at(slot), kWidths[2] * kDepth);
+    upload_numbers(*device_, weights_->slab().at(slot), kWidths[2] * kDepth, slot + 1);
   }
   const std::vector<std::vector<kernels::RowRange>> batches = {{{0, 20, 0}, {20, 44, 1}},
                                                                {{0, 50, 2}, {50, 14, 3}}};

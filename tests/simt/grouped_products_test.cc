@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device_fixture.h"
+#include "numbers.h"
 
 namespace itif::device {
 namespace {
@@ -17,14 +18,10 @@ class GroupedProducts : public CudaDevice {
   static constexpr uint32_t kRows = 64, kDepth = 64, kWidth = 24, kTenants = 3;
   static constexpr uint32_t kLaunches = 10;  // enough for a graph
 
-  // Products of such whole numbers are exact in f32, whatever the order of sums.
   GroupedProducts() {
-    std::vector<float> noise((kRows + kTenants * kWidth) * kDepth);
-    for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
-    numbers_ = device_->allocate(noise.size() * sizeof(float)).value();
-    const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
-                          Shape{noise.size()}};
-    EXPECT_TRUE(device_->upload(view, DType::kF32, numbers_->data()));
+    constexpr size_t kCount = (kRows + kTenants * kWidth) * kDepth;
+    numbers_ = device_->allocate(kCount * sizeof(float)).value();
+    upload_numbers(*device_, numbers_->data(), kCount);
     prepared_ = device_->prepare({.n = kWidth, .k = kDepth, .has_bias = false}, kRows).value();
     for (uint32_t i = 0; i < kLaunches; ++i)
       outs_.push_back(device_->allocate(kRows * kWidth * sizeof(float)).value());
