@@ -8,6 +8,14 @@
 // the optimum if that takes at most kMaxPlanningShare of the time that the batch needs by the
 // tables; otherwise the best of the first plans is used. By the tables, this planner is never worse
 // than naive, turbo or itif.
+//
+// With a pricer, the cheapest of all these plans by its prices is used, and turbo's plan is one of
+// them. The tables do not know which layers tenants have in common: separate calls of such tenants
+// run joined, and can take less time than the BatchedGEMM that the tables prefer.
+#include <limits>
+#include <memory>
+#include <span>
+
 #include "plan/call_layout.h"
 #include "plan/joint_search.h"
 #include "plan/operator_batching.h"
@@ -30,27 +38,36 @@ class Joint final : public Planner {
         operators_(costs_, limits_),
         search_(costs_, limits_),
         calls_(limits_),
+        pricer_(options.pricer),
         best_(limits_.max_requests),
-        next_(limits_.max_requests) {}
+        next_(limits_.max_requests) {
+    if (pricer_) priced_.reserve(limits_.max_requests);
+  }
 
   void plan(std::span<const Item> items, Plan& plan) noexcept override {
     plan.clear();
     order_.sort(items);
     if (order_.size() == 0) return;
+    price_ns_ = std::numeric_limits<double>::infinity();
     tenants_.divide(order_, best_.batches);
+    if (pricer_) offer_separate_calls(best_.batches, plan);
     best_.cost_ns = operators_.pack(best_.batches, best_.ends);
+    offer(best_, plan);
     if (costs_.has_batched_gemm()) {
       for (uint32_t shared_by = 2; shared_by <= order_.size(); shared_by *= 2) {
         tenants_.divide(order_, next_.batches, shared_by);
-        keep_cheaper();
+        keep_cheaper(plan);
       }
     }
     pad_to_longest(order_, limits_.max_rows, next_.batches);
-    keep_cheaper();
+    keep_cheaper(plan);
     const double max_steps = kMaxPlanningShare / kStepNs * best_.cost_ns;
     best_.cost_ns = search_.improve(order_, best_.cost_ns, static_cast<uint64_t>(max_steps),
                                     best_.batches, best_.ends);
-    calls_.append(order_, best_.batches, best_.ends, costs_, plan);
+    if (pricer_)
+      offer(best_, plan);
+    else
+      calls_.append(order_, best_.batches, best_.ends, costs_, plan);
   }
 
  private:
@@ -64,8 +81,28 @@ class Joint final : public Planner {
     double cost_ns = 0;
   };
 
-  void keep_cheaper() noexcept {
+  // With a pricer: makes `plan` the candidate's if that costs less. Reorders batches within calls.
+  void offer(Candidate& candidate, Plan& plan) noexcept {
+    if (!pricer_) return;
+    priced_.clear();
+    calls_.append(order_, candidate.batches, candidate.ends, costs_, priced_);
+    keep_priced(plan);
+  }
+  void offer_separate_calls(std::span<const PaddedBatch> batches, Plan& plan) noexcept {
+    priced_.clear();
+    append_separate_calls(order_, batches, limits_.max_rows, &costs_, priced_);
+    keep_priced(plan);
+  }
+  void keep_priced(Plan& plan) noexcept {
+    const double price_ns = pricer_->price_ns(priced_);
+    if (price_ns >= price_ns_) return;
+    price_ns_ = price_ns;
+    std::swap(plan, priced_);
+  }
+
+  void keep_cheaper(Plan& plan) noexcept {
     next_.cost_ns = operators_.pack(next_.batches, next_.ends);
+    offer(next_, plan);
     if (next_.cost_ns < best_.cost_ns) std::swap(next_, best_);
   }
 
@@ -76,6 +113,9 @@ class Joint final : public Planner {
   OperatorBatching operators_;
   JointSearch search_;
   CallLayout calls_;
+  const std::shared_ptr<PlanPricer> pricer_;
+  Plan priced_;          // the last candidate's
+  double price_ns_ = 0;  // of the cheapest so far
   Candidate best_, next_;
 };
 

@@ -67,7 +67,7 @@ struct PlannerOptions {
   // Read only while the planner is made. Planners that choose by cost need them; naive uses them,
   // if given, to predict its cost.
   const CostTables* tables = nullptr;
-  // Needed by auto alone.
+  // Needed by auto; joint uses it, if given.
   std::shared_ptr<PlanPricer> pricer = nullptr;
   RowSettings rows = {};  // make_planner() sets them from the planner's name
 };

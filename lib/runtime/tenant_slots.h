@@ -45,6 +45,9 @@ class TenantSlots {
     return backbone::gemms(family_, spec_, fusion_mode_);
   }
 
+  // As in weights().
+  std::vector<model::WeightKind> weight_kinds() const { return kinds_of(spec_); }
+
   // Group::admit, Group::admit_opened and Group::release.
   Result<uint32_t> admit(const model::ModelFiles& files, const model::Progress& progress);
   Result<uint32_t> admit_opened(backbone::OpenedModel model, const model::Progress& progress);

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "backbone/fusion_mode.h"
 #include "runtime/batch/batch.h"
 #include "runtime/cost/pass_limits.h"
+#include "runtime/cost/pass_weights.h"
 #include "runtime/group.h"
 
 namespace itif::runtime {
@@ -37,6 +39,9 @@ class EncoderGroup : public Group {
   virtual Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept = 0;
 
   virtual PassLimits pass_limits() const noexcept { return {}; }
+  // Returns what prices of passes need to know of the weights; null: no GEMM is joined. Valid as
+  // long as the group.
+  virtual std::shared_ptr<const PassWeights> pass_weights() const { return nullptr; }
   // Errors: kUnsupported, a planner whose segments share score matrices, which the group's fusion
   // mode does not have.
   Status check_planner(std::string_view planner) const;

@@ -79,7 +79,8 @@ Status GroupExecutor::set_planner(std::string_view name, const device::DeviceInf
                                   const std::shared_ptr<const plan::CostTables>& tables) {
   device::DeviceInfo info = device;
   if (group_.num_buckets() == 0) info.max_bucket_rows = 0;  // no pass of this group is replayed
-  ITIF_ASSIGN(auto planner, make_group_planner(name, info, planner_.limits(), tables));
+  ITIF_ASSIGN(auto planner,
+              make_group_planner(name, info, planner_.limits(), tables, group_.pass_weights()));
   ITIF_TRY(group_.check_planner(name));
   planner_.replace(std::move(planner));
   return {};

@@ -73,6 +73,12 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
 
   PassLimits pass_limits() const noexcept override { return pass_limits_; }
 
+  std::shared_ptr<const PassWeights> pass_weights() const override {
+    if (!options().shares_weights) return nullptr;
+    return std::make_shared<PassWeights>(PassWeights{.view = [this] { return tenants().weights(); },
+                                                     .kinds = tenants().weight_kinds()});
+  }
+
   // No pass is measured if no memory is left.
   ProfiledWork profiled_work() override {
     auto slot = tenants().borrow_slot();

@@ -6,10 +6,14 @@
 // proportion that was measured for as many ranges. Without planned calls, each operator costs what
 // the GEMM scheduler would choose for the pass.
 //
+// GEMMs of layers that tenants have in common cost what their joined ranges cost, as PassGemms
+// joins them.
+//
 // On a device with graphs, a small pass without planned calls is padded to a bucket and replayed.
 // Every other pass launches kernel by kernel, which bounds its time from below.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,39 +23,63 @@
 #include "device/device.h"
 #include "plan/plan_pricer.h"
 #include "plan/planner.h"
+#include "runtime/cost/pass_gemms.h"
+#include "runtime/cost/pass_weights.h"
 #include "runtime/cost/range_costs.h"
 
 namespace itif::runtime {
 
+// The GEMMs that a pass runs with weights of one kind.
+struct KindGemms {
+  size_t shape = 0;  // of SharedGemm
+  double times = 0;  // 0: none
+};
+
 class PassPricer final : public plan::PlanPricer {
  public:
-  // REQUIRES: tables->serve_planners(), and shapes in shared_gemms.
+  // `weights`: of the group, whose GEMMs are priced joined; null: no GEMM is joined. REQUIRES:
+  // tables->serve_planners(), and shapes in shared_gemms.
   PassPricer(const device::DeviceInfo& device, const plan::PlanLimits& limits,
-             std::shared_ptr<const plan::CostTables> tables);
+             std::shared_ptr<const plan::CostTables> tables,
+             std::shared_ptr<const PassWeights> weights = nullptr);
 
   double price_ns(const plan::Plan& plan) noexcept override;
 
  private:
+  using Times = std::array<double, plan::kMaxShapes>;  // GEMMs of each shape
+
   bool has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept;
   double price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
-  void set_ranges(const plan::Plan& plan, uint32_t first_mini_batch, uint32_t count) noexcept;
-  // The GEMMs of one shape, over the ranges that costs_ has. `mode`: absent: as the GEMM scheduler
-  // would choose.
-  double shape_ns(size_t shape, std::optional<kernels::GemmMode> mode) const noexcept;
-  double gemms_ns() const noexcept;
-  double planned_gemms_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
-  double bucket_gemms_ns() const noexcept;
+  void set_work(const plan::Plan& plan, const plan::Pass& pass) noexcept;
+  // The GEMMs whose ranges are joined, which are taken out of `times`.
+  double joined_gemms_ns(Times& times) noexcept;
+  // GEMMs over these ranges: in `calls`, or as the GEMM scheduler would choose if there are none.
+  double gemms_ns(std::span<const kernels::RowRange> ranges,
+                  std::span<const kernels::GemmCall> calls, const Times& times) noexcept;
+  double planned_gemms_ns(std::span<const kernels::RowRange> ranges,
+                          std::span<const kernels::GemmCall> calls, const Times& times) noexcept;
+  double bucket_gemms_ns(const Times& times) noexcept;
+  double shape_ns(size_t num_ranges, size_t shape,
+                  std::optional<kernels::GemmMode> mode) const noexcept;
 
   const uint32_t parts_, max_bucket_rows_;
   const std::shared_ptr<const plan::CostTables> tables_;
+  const std::shared_ptr<const PassWeights> weights_;
   RangeCosts costs_;
-  std::vector<kernels::RowRange> ranges_;
+  PassGemms joins_;
+  Times times_ = {};  // of a pass
+  std::vector<KindGemms> of_kind_;
+  // The pass that is priced.
+  std::vector<kernels::RowRange> ranges_, call_rows_;
+  std::vector<kernels::GemmCall> calls_;
 };
 
-// Makes a planner for a group on a device, with the pricer that auto needs. `tables`: the group's;
-// null: not measured. Errors: those of plan::make_planner().
+// Makes a planner for a group on a device, with the pricer that auto needs and joint uses.
+// `tables`: the group's; null: not measured. `weights`: as PassPricer's. Errors: those of
+// plan::make_planner().
 Result<std::unique_ptr<plan::Planner>> make_group_planner(
     std::string_view name, const device::DeviceInfo& device, const plan::PlanLimits& limits,
-    const std::shared_ptr<const plan::CostTables>& tables);
+    const std::shared_ptr<const plan::CostTables>& tables,
+    std::shared_ptr<const PassWeights> weights = nullptr);
 
 }  // namespace itif::runtime

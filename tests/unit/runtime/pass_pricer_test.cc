@@ -73,7 +73,8 @@ class PassPricerTest : public ::testing::Test, protected CompletionSink {
     is_profile_ = false;
     tables_ = std::make_shared<plan::CostTables>(profiler.finish().value());
     small_.group->set_costs(tables_);
-    pricer_ = std::make_shared<PassPricer>(device_.info(), kPricedLimits, tables_);
+    pricer_ = std::make_shared<PassPricer>(device_.info(), kPricedLimits, tables_,
+                                           small_.group->pass_weights());
   }
 
   void complete(std::span<request::Request* const>) noexcept override {}
