@@ -102,6 +102,8 @@ Result<std::unique_ptr<AdapterWeights>> AdapterWeights::load(
         module.b, next));
     next += aligned(n * rank * element, kAlignment);
     weights->changed_[placed.kind] = 1;
+    weights->shares_[placed.kind] +=
+        static_cast<float>(static_cast<double>(rank * (k + n)) / (double{1} * kind.gemm.n * k));
     weights->max_rank_ = std::max(weights->max_rank_, rank);
   }
   static_assert(sizeof(LowRankModule) % sizeof(float) == 0);

@@ -51,14 +51,18 @@ class AdapterWeights {
   }
   // [kinds]: 1 if the adapter changes a module of the kind.
   std::span<const uint8_t> changed_kinds() const { return changed_; }
+  // [kinds]: the values of the update's matrices over those of the kind's GEMM; 0: no update. An
+  // update of a row takes this part of the GEMM's products.
+  std::span<const float> update_shares() const { return shares_; }
   uint32_t max_rank() const { return max_rank_; }
   uint64_t bytes() const { return memory_->bytes(); }
 
  private:
-  explicit AdapterWeights(size_t num_kinds) : changed_(num_kinds) {}
+  explicit AdapterWeights(size_t num_kinds) : changed_(num_kinds), shares_(num_kinds) {}
 
   std::unique_ptr<device::Buffer> memory_;
   std::vector<uint8_t> changed_;
+  std::vector<float> shares_;
   uint32_t max_rank_ = 0;
 };
 

@@ -9,12 +9,12 @@
 // tables; otherwise the best of the first plans is used. By the tables, this planner is never worse
 // than naive, turbo or itif.
 //
-// With a pricer, the cheapest of all these plans by its prices is used, and turbo's plan is one of
-// them. The tables do not know which layers tenants have in common: separate calls of such tenants
-// run joined, and can take less time than the BatchedGEMM that the tables prefer.
+// The tables do not know which layers tenants have in common, nor adapters. Separate calls of such
+// tenants run joined, and can take less time than the BatchedGEMM that the tables prefer. With a
+// pricer, the cheapest of all these plans by its prices is then used, and turbo's plan is one of
+// them.
 #include <limits>
 #include <memory>
-#include <span>
 
 #include "plan/call_layout.h"
 #include "plan/joint_search.h"
@@ -48,9 +48,8 @@ class Joint final : public Planner {
     plan.clear();
     order_.sort(items);
     if (order_.size() == 0) return;
-    price_ns_ = std::numeric_limits<double>::infinity();
     tenants_.divide(order_, best_.batches);
-    if (pricer_) offer_separate_calls(best_.batches, plan);
+    begin_offers(plan);
     best_.cost_ns = operators_.pack(best_.batches, best_.ends);
     offer(best_, plan);
     if (costs_.has_batched_gemm()) {
@@ -64,10 +63,8 @@ class Joint final : public Planner {
     const double max_steps = kMaxPlanningShare / kStepNs * best_.cost_ns;
     best_.cost_ns = search_.improve(order_, best_.cost_ns, static_cast<uint64_t>(max_steps),
                                     best_.batches, best_.ends);
-    if (pricer_)
-      offer(best_, plan);
-    else
-      calls_.append(order_, best_.batches, best_.ends, costs_, plan);
+    if (compares_prices_) return offer(best_, plan);
+    calls_.append(order_, best_.batches, best_.ends, costs_, plan);
   }
 
  private:
@@ -81,16 +78,22 @@ class Joint final : public Planner {
     double cost_ns = 0;
   };
 
-  // With a pricer: makes `plan` the candidate's if that costs less. Reorders batches within calls.
-  void offer(Candidate& candidate, Plan& plan) noexcept {
+  // Decides whether prices are compared. If so, offers a call for each of the first batches.
+  void begin_offers(Plan& plan) noexcept {
+    compares_prices_ = false;
     if (!pricer_) return;
     priced_.clear();
-    calls_.append(order_, candidate.batches, candidate.ends, costs_, priced_);
-    keep_priced(plan);
+    append_separate_calls(order_, best_.batches, limits_.max_rows, &costs_, priced_);
+    compares_prices_ = pricer_->has_unknown_work(priced_);
+    price_ns_ = std::numeric_limits<double>::infinity();
+    if (compares_prices_) keep_priced(plan);
   }
-  void offer_separate_calls(std::span<const PaddedBatch> batches, Plan& plan) noexcept {
+  // If prices are compared: makes `plan` the candidate's if that costs less. Reorders batches
+  // within calls.
+  void offer(Candidate& candidate, Plan& plan) noexcept {
+    if (!compares_prices_) return;
     priced_.clear();
-    append_separate_calls(order_, batches, limits_.max_rows, &costs_, priced_);
+    calls_.append(order_, candidate.batches, candidate.ends, costs_, priced_);
     keep_priced(plan);
   }
   void keep_priced(Plan& plan) noexcept {
@@ -114,8 +117,9 @@ class Joint final : public Planner {
   JointSearch search_;
   CallLayout calls_;
   const std::shared_ptr<PlanPricer> pricer_;
-  Plan priced_;          // the last candidate's
-  double price_ns_ = 0;  // of the cheapest so far
+  bool compares_prices_ = false;  // of the present batch
+  Plan priced_;                   // the last candidate's
+  double price_ns_ = 0;           // of the cheapest so far
   Candidate best_, next_;
 };
 

@@ -57,7 +57,11 @@ class Packed final : public Planner {
 void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
   segments.clear();
   for (uint32_t i = 0; i < items.size(); ++i)
-    segments.push_back({i, items[i].slot, 0, items[i].num_tokens, items[i].num_tokens});
+    segments.push_back({.item = i,
+                        .slot = items[i].slot,
+                        .num_rows = items[i].num_tokens,
+                        .num_tokens = items[i].num_tokens,
+                        .adapter = items[i].adapter});
   // Ties within a slot go by item: std::sort with the index in the key needs no buffer, unlike
   // stable_sort.
   const auto key = [&](const Segment& segment) {

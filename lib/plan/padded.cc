@@ -49,7 +49,12 @@ void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches
                                  static_cast<uint32_t>(plan.segments.size()), size});
     for (uint32_t rank = batch.first; rank < batch.first + size; ++rank) {
       const uint32_t num_tokens = order.length(rank);
-      plan.segments.push_back({order.item(rank), order.slot(rank), row, length, num_tokens});
+      plan.segments.push_back({.item = order.item(rank),
+                               .slot = order.slot(rank),
+                               .first_row = row,
+                               .num_rows = length,
+                               .num_tokens = num_tokens,
+                               .adapter = order.adapter(rank)});
       plan.num_tokens += num_tokens;
       row += length;
     }

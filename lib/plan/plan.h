@@ -34,6 +34,9 @@
 
 namespace itif::plan {
 
+// The adapter of a request whose tenant has none.
+inline constexpr uint32_t kNoAdapter = UINT32_MAX;
+
 // A request as the planners see it. REQUIRES: slot and rank() < 2^24,
 // 1 ≤ num_tokens ≤ PlanLimits::max_rows.
 struct Item {
@@ -41,7 +44,8 @@ struct Item {
 
   uint32_t slot = 0;  // of its weights: tenants of equal weights have the same, and are one here
   uint32_t num_tokens = 0;
-  uint32_t order = kBySlot;  // as rank(); kBySlot: the slot
+  uint32_t order = kBySlot;       // as rank(); kBySlot: the slot
+  uint32_t adapter = kNoAdapter;  // whose low-rank updates are added to its rows
 
   // Planners that sort by tenant put smaller ranks first. Items of one slot should have one rank.
   constexpr uint32_t rank() const noexcept { return order == kBySlot ? slot : order; }
@@ -59,6 +63,7 @@ struct Segment {
   uint32_t num_tokens = 0;  // its length
   // The matrix of attention scores that it shares with others, counted from 0 in the plan.
   uint32_t score_matrix = kOwnScores;
+  uint32_t adapter = kNoAdapter;  // the item's
 };
 
 // Adjacent rows that share one tenant's weights: the A of one GEMM, num_rows × k.

@@ -14,6 +14,9 @@ class PlanPricer {
   virtual ~PlanPricer() = default;
   // One thread at a time. Allocates nothing.
   virtual double price_ns(const Plan& plan) noexcept = 0;
+  // Returns true if the plan has work that the cost tables do not know: GEMMs that are joined, or
+  // updates of adapters. Likewise.
+  virtual bool has_unknown_work(const Plan&) noexcept { return false; }
 };
 
 }  // namespace itif::plan

@@ -22,6 +22,7 @@ class RequestOrder {
 
   uint32_t size() const noexcept { return static_cast<uint32_t>(keys_.size()); }
   uint32_t slot(uint32_t rank) const noexcept { return items_[item(rank)].slot; }
+  uint32_t adapter(uint32_t rank) const noexcept { return items_[item(rank)].adapter; }
   uint32_t length(uint32_t rank) const noexcept {
     return static_cast<uint32_t>(keys_[rank] >> 16) & 0xffffff;
   }

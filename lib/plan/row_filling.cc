@@ -90,7 +90,8 @@ void RowFilling::append(std::span<const Item> items, const Row& row, uint32_t ca
                              .first_row = pass.num_rows,
                              .num_rows = item.num_tokens + padding,
                              .num_tokens = item.num_tokens,
-                             .score_matrix = matrix};
+                             .score_matrix = matrix,
+                             .adapter = item.adapter};
     if (std::exchange(opens_pass, false) || plan.mini_batches.back().slot != item.slot) {
       const auto mini_batch = static_cast<uint32_t>(plan.mini_batches.size());
       plan.mini_batches.push_back({.slot = item.slot,

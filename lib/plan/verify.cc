@@ -29,6 +29,7 @@ Status verify_items(const Plan& plan, std::span<const Item> items) {
       return wrong("segment {}: item {} does not exist or has two segments", i, segment.item);
     seen[segment.item] = true;
     ITIF_EXPECT("segment", i, segment.slot, items[segment.item].slot);
+    ITIF_EXPECT("segment", i, segment.adapter, items[segment.item].adapter);
     ITIF_EXPECT("segment", i, segment.num_tokens, items[segment.item].num_tokens);
     if (segment.num_rows < segment.num_tokens)
       return wrong("segment {}: {} rows for {} tokens", i, segment.num_rows, segment.num_tokens);

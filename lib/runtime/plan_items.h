@@ -38,9 +38,11 @@ class PlanItems {
     slot_tokens_ = choice.slot_tokens;
   }
   // `weight_slot`: TenantModel::weight_slot, so that tenants of equal weights are planned as one.
-  // `order`: Group::weight_order(). REQUIRES: at most max_requests a batch.
-  void add(const request::Request& request, uint32_t weight_slot, uint32_t order) noexcept {
-    items_.push_back({weight_slot, request.num_tokens, order});
+  // `order`: Group::weight_order(). `adapter`: the tenant's slot if its adapter is not merged.
+  // REQUIRES: at most max_requests a batch.
+  void add(const request::Request& request, uint32_t weight_slot, uint32_t order,
+           uint32_t adapter = plan::kNoAdapter) noexcept {
+    items_.push_back({weight_slot, request.num_tokens, order, adapter});
     if (has_rows_) rows_.push_back(request.row);
     if (slot_tokens_ > 0) slots_.push_back(request.row_slot);
   }

@@ -244,8 +244,9 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
   ++batch_number_;
   flight.figures = {};
   for (const request::Request* request : choice_.batch) {
-    const uint32_t weight_slot = group_.model(request->slot)->weight_slot;
-    items_.add(*request, weight_slot, group_.weight_order(weight_slot));
+    const model::TenantModel& model = *group_.model(request->slot);
+    items_.add(*request, model.weight_slot, group_.weight_order(model.weight_slot),
+               model.adapter_bytes > 0 ? request->slot : plan::kNoAdapter);
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }

@@ -74,9 +74,19 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
   PassLimits pass_limits() const noexcept override { return pass_limits_; }
 
   std::shared_ptr<const PassWeights> pass_weights() const override {
-    if (!options().shares_weights) return nullptr;
-    return std::make_shared<PassWeights>(PassWeights{.view = [this] { return tenants().weights(); },
-                                                     .kinds = tenants().weight_kinds()});
+    return std::make_shared<PassWeights>(
+        PassWeights{.view =
+                        [this] {
+                          model::WeightView view = tenants().weights();
+                          if (!options().shares_weights) view.numbers = {};
+                          return view;
+                        },
+                    .kinds = tenants().weight_kinds(),
+                    .update_shares = [this](uint32_t slot) -> std::span<const float> {
+                      const AdmittedTenant* tenant = tenants().find(slot);
+                      if (tenant == nullptr || !tenant->adapter) return {};
+                      return tenant->adapter->update_shares();
+                    }});
   }
 
   // No pass is measured if no memory is left.

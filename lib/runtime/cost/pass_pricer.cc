@@ -74,6 +74,7 @@ double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noex
   double ns = 0;
   for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s)
     ns += plan.segments[s].num_rows * plan::other_row_ns(*tables_, plan.segments[s].num_rows);
+  ns += updates_ns(plan, pass);
   set_work(plan, pass);
   Times times = times_;
   if (has_bucket(plan, pass)) return ns + bucket_gemms_ns(times);
@@ -93,6 +94,50 @@ void PassPricer::set_work(const plan::Plan& plan, const plan::Pass& pass) noexce
   for (uint32_t c = pass.first_call; c < pass.first_call + pass.num_calls; ++c)
     calls_.push_back(
         {.num_ranges = plan.calls[c].num_mini_batches, .cost_ns = plan.calls[c].cost_ns});
+}
+
+bool PassPricer::has_unknown_work(const plan::Plan& plan) noexcept {
+  if (!weights_) return false;
+  for (const plan::Segment& segment : plan.segments)
+    if (segment.adapter != plan::kNoAdapter) return true;
+  return std::ranges::any_of(plan.passes, [&](const plan::Pass& pass) {
+    set_work(plan, pass);
+    return !joins_.choose(ranges_, calls_, has_bucket(plan, pass), weights_->view())
+                .joined.all.empty();
+  });
+}
+
+// Adjacent rows of an adapter are one update, as runtime/batch/batch_layout.cc has them.
+double PassPricer::updates_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept {
+  if (!weights_ || !weights_->update_shares) return 0;
+  double ns = 0;
+  uint32_t adapter = plan::kNoAdapter, num_rows = 0, end_row = 0;
+  for (const plan::Segment& segment :
+       std::span(plan.segments).subspan(pass.first_segment, pass.num_segments)) {
+    if (segment.adapter != adapter || segment.first_row != end_row) {
+      ns += update_ns(adapter, num_rows);
+      adapter = segment.adapter;
+      num_rows = 0;
+    }
+    num_rows += segment.num_tokens;
+    end_row = segment.first_row + segment.num_tokens;
+  }
+  return ns + update_ns(adapter, num_rows);
+}
+
+double PassPricer::update_ns(uint32_t adapter, uint32_t num_rows) const noexcept {
+  if (adapter == plan::kNoAdapter) return 0;
+  const std::span<const float> shares = weights_->update_shares(adapter);
+  Times parts = {};  // of the GEMMs of each shape
+  for (size_t kind = 0; kind < std::min(shares.size(), of_kind_.size()); ++kind)
+    parts[of_kind_[kind].shape] += of_kind_[kind].times * static_cast<double>(shares[kind]);
+  double ns = 0;
+  const auto gemms = costs_.gemms();
+  for (size_t shape = 0; shape < gemms.size(); ++shape)
+    if (parts[shape] > 0)
+      ns += parts[shape] *
+            plan::shared_gemm_ns(*tables_, gemms[shape].sequential_ns, 1, double{1} * num_rows);
+  return ns;
 }
 
 double PassPricer::joined_gemms_ns(Times& times) noexcept {

@@ -7,7 +7,10 @@
 // the GEMM scheduler would choose for the pass.
 //
 // GEMMs of layers that tenants have in common cost what their joined ranges cost, as PassGemms
-// joins them.
+// joins them. The update of an adapter (kernels/low_rank_args.h) costs its part of the GEMM's
+// products, at the measured cost of a GEMM over the adapter's adjacent rows: rows that padding or
+// other adapters separate are updates of their own, which read its matrices again. A small product
+// takes longer than this part of a large one, so these prices are lower bounds.
 //
 // On a device with graphs, a small pass without planned calls is padded to a bucket and replayed.
 // Every other pass launches kernel by kernel, which bounds its time from below.
@@ -44,6 +47,7 @@ class PassPricer final : public plan::PlanPricer {
              std::shared_ptr<const PassWeights> weights = nullptr);
 
   double price_ns(const plan::Plan& plan) noexcept override;
+  bool has_unknown_work(const plan::Plan& plan) noexcept override;
 
  private:
   using Times = std::array<double, plan::kMaxShapes>;  // GEMMs of each shape
@@ -51,6 +55,8 @@ class PassPricer final : public plan::PlanPricer {
   bool has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept;
   double price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
   void set_work(const plan::Plan& plan, const plan::Pass& pass) noexcept;
+  double updates_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
+  double update_ns(uint32_t adapter, uint32_t num_rows) const noexcept;
   // The GEMMs whose ranges are joined, which are taken out of `times`.
   double joined_gemms_ns(Times& times) noexcept;
   // GEMMs over these ranges: in `calls`, or as the GEMM scheduler would choose if there are none.

@@ -204,6 +204,22 @@ TEST_P(Adapters, RunInTheGemmsOfTheirBase) {
   EXPECT_EQ(num_updates, 0u);
 }
 
+TEST_P(Adapters, HavePartsOfTheirGemmsProducts) {
+  admit(base_);
+  admit({make_adapter("a", {.rank = 5, .seed = 3}), base_});
+  const auto weights = group_->pass_weights();
+  EXPECT_TRUE(weights->update_shares(0).empty());
+  ASSERT_EQ(weights->update_shares(1).size(), weights->kinds.size());
+  size_t num_changed = 0;
+  for (const float share : weights->update_shares(1)) {
+    if (share == 0) continue;
+    ++num_changed;
+    // Query and value of three modules, at rank 8: that of 5 is padded.
+    EXPECT_FLOAT_EQ(share, 2 * 8 * (24 + 24) / (3 * 24 * 24.0f));
+  }
+  EXPECT_GT(num_changed, 0u);
+}
+
 // Counts the adapters' ranges of rows in the updates of batches that an executor makes.
 class AdapterRanges final : public CompletionSink {
  public:

@@ -1,4 +1,5 @@
-// Prices of GEMMs whose weights are equal: as their joined ranges run, by tables made by hand.
+// Prices of GEMMs whose weights are equal, as their joined ranges run, and of the updates of
+// adapters, by tables made by hand.
 #include <gtest/gtest.h>
 
 #include "plan/make_planner.h"
@@ -46,6 +47,9 @@ plan::CostTables tables_of_two_gemms() {
   return tables;
 }
 
+// Updates change the first GEMM.
+constexpr float kShares[] = {0.5f, 0, 0};
+
 class JoinedPrices : public ::testing::Test {
  protected:
   JoinedPrices() : tables_(std::make_shared<plan::CostTables>(tables_of_two_gemms())) {
@@ -57,7 +61,8 @@ class JoinedPrices : public ::testing::Test {
                         [this] {
                           return model::WeightView{{}, numbers_};
                         },
-                    .kinds = {matrix, {.storage = model::Storage::kVector}, matrix}});
+                    .kinds = {matrix, {.storage = model::Storage::kVector}, matrix},
+                    .update_shares = [](uint32_t) -> std::span<const float> { return kShares; }});
   }
   // `first`, `second`: the numbers of the two weights, by slot.
   void use(const std::vector<uint32_t>& first, const std::vector<uint32_t>& second) {
@@ -139,6 +144,37 @@ TEST_F(JoinedPrices, JointTakesSeparateCallsForEqualTenants) {
   use({3, 3}, {7, 7});
   EXPECT_EQ(plan("joint", kTwoTenants, false).calls.size(), 1u);
   EXPECT_EQ(plan("joint", kTwoTenants).calls.size(), 2u);
+}
+
+Item adapted(uint32_t slot, uint32_t num_tokens, uint32_t adapter) {
+  return {.slot = slot, .num_tokens = num_tokens, .adapter = adapter};
+}
+
+TEST_F(JoinedPrices, AdjacentRowsOfAnAdapterAreOneUpdate) {
+  use({0}, {0});
+  const auto updates_ns = [&](const char* name, const std::vector<Item>& items) {
+    std::vector<Item> bare = items;
+    for (Item& item : bare) item.adapter = plan::kNoAdapter;
+    return price(name, items) - price(name, bare);
+  };
+  EXPECT_NEAR(updates_ns("packed", {adapted(0, 10, 5), adapted(0, 16, 5)}), 0.5 * gemm_ns(26),
+              1e-3);
+  const double apart_ns = 0.5 * (gemm_ns(10) + gemm_ns(16));
+  EXPECT_NEAR(updates_ns("packed", {adapted(0, 10, 5), adapted(0, 16, 6)}), apart_ns, 1e-3);
+  EXPECT_NEAR(updates_ns("packed", {adapted(0, 10, 5), {0, 7}, adapted(0, 16, 5)}), apart_ns, 1e-3);
+  EXPECT_NEAR(updates_ns("naive", {adapted(0, 10, 5), adapted(0, 16, 5)}), apart_ns, 1e-3)
+      << "padding lies between them";
+}
+
+TEST_F(JoinedPrices, AutoTakesPackedIfPaddingWouldDivideUpdates) {
+  use({0, 1}, {2, 3});
+  const auto chosen = [&](const std::vector<Item>& items) {
+    const plan::Plan made = plan("auto", items);
+    return std::string(made.offers[made.chosen_offer].planner);
+  };
+  EXPECT_EQ(chosen({{0, 8}, {0, 10}, {1, 9}, {1, 12}}), "itif");
+  EXPECT_EQ(chosen({adapted(0, 8, 5), adapted(0, 10, 5), adapted(1, 9, 6), adapted(1, 12, 6)}),
+            "packed");
 }
 
 }  // namespace
