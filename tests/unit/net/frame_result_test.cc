@@ -8,10 +8,6 @@
 namespace itif::net::test {
 namespace {
 
-const net::test::Frame kPadding = bytes_of({1, 4, 0, 0, 0, 0});         // PadN
-const net::test::Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // then PadN(0)
-const net::test::Frame kUnknownSkip = bytes_of({0x1e, 4, 9, 9, 9, 9});  // 00: skip
-
 std::string text_of(const net::test::Frame& frame, const net::Frame& parsed) {
   return to_hex(std::span(frame).subspan(parsed.payload_offset, parsed.payload_bytes));
 }
@@ -43,7 +39,7 @@ TEST(ParseFrameResult, Ipv4WithOptionsPaddingAndTwoTags) {
 TEST(ParseFrameResult, Ipv6WithExtensionHeaders) {
   Packet packet = Packet::v6();
   packet.vlans = {{0x8100, 100}};
-  packet.extensions = {{0, kRouterAlert}, {60, kPadding}};
+  packet.extensions = {{0, kRouterAlert}, {60, kPadding6}};
   const auto frame = packet.build();
   net::Frame out;
   ASSERT_EQ(parse_frame(frame, {}, local_addresses(100), out), DropReason::kNone);

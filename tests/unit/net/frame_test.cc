@@ -46,9 +46,6 @@ std::function<Frame()> ipv4_field(size_t at, uint16_t value) {
   });
 }
 
-const Frame kPadding6 = bytes_of({1, 4, 0, 0, 0, 0});        // PadN
-const Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // then PadN(0)
-const Frame kUnknownSkip = bytes_of({0x1e, 4, 9, 9, 9, 9});  // 00: skip
 const Frame kUnknownStop = bytes_of({0x9e, 4, 9, 9, 9, 9});  // 10: discard
 const Frame kLyingOption = bytes_of({0x1e, 9, 9, 9, 9, 9});
 const Frame kCutOption = bytes_of({1, 3, 0, 0, 0, 7});

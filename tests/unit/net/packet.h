@@ -16,6 +16,11 @@ inline const MacAddress kPeerMac = {0x02, 0x00, 0x00, 0x00, 0x00, 0x99};
 constexpr uint16_t kOurPort = 9009;
 constexpr uint16_t kPeerPort = 40000;
 
+// Options of IPv6 extension headers, for Packet::extensions. Two tables of frames use them.
+inline const Frame kPadding6 = bytes_of({1, 4, 0, 0, 0, 0});        // PadN
+inline const Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // then PadN(0)
+inline const Frame kUnknownSkip = bytes_of({0x1e, 4, 9, 9, 9, 9});  // 00: skip
+
 struct Packet {
   MacAddress destination = kOurMac;
   MacAddress source = kPeerMac;
