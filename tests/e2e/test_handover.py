@@ -69,7 +69,7 @@ def served(new_appliance):
     """A running appliance over the veth that computes in f32."""
     made = new_appliance()
     made.sections["device"] = {"dtype": "f32"}
-    made.sections["batching"] = {"max_wait": "0s"}  # refuse nothing, even on a slow machine
+    made.sections["batching"] = {"max_wait": "0s", "max_tokens": 1024}  # a simulated GPU is slow  # refuse nothing, even on a slow machine
     made.sections["telemetry"] = {"log_level": "info"}
     return made.start()
 
@@ -144,7 +144,7 @@ def on_gpu(new_appliance):
     made = new_appliance()
     made.program = str(ON_SIMULATED_GPU)
     made.sections["device"] = {"kind": "cuda", "dtype": "f32"}
-    made.sections["batching"] = {"max_wait": "0s"}
+    made.sections["batching"] = {"max_wait": "0s", "max_tokens": 1024}  # a simulated GPU is slow
     made.sections["telemetry"] = {"log_level": "info"}
     return made
 
@@ -473,6 +473,7 @@ def test_the_memory_of_the_old_process_is_regained(new_appliance, models):
     appliance = new_appliance()
     appliance.program = str(ON_SIMULATED_GPU)
     appliance.sections["device"] = {"kind": "cuda", "dtype": "f32", "memory": "2GiB"}
+    appliance.sections["batching"] = {"max_tokens": 1024}
     appliance.sections["telemetry"]["log_level"] = "info"
     used = appliance.directory / "used"
     used.write_text("0", encoding="utf-8")
