@@ -114,8 +114,8 @@ struct WarpTile {
     const uint32_t lane = threadIdx.x % kWarp;
     return values + (row + lane % 16) * stride() + column + lane / 16 * 8;
   }
-  // Copies a part of a matrix, of which [valid_rows, valid_columns] are inside; the rest of the tile
-  // becomes zeros. REQUIRES: valid_columns is a multiple of a pack.
+  // Copies a part of a matrix, of which [valid_rows, valid_columns] are inside; the rest of the
+  // tile becomes zeros. REQUIRES: valid_columns is a multiple of a pack.
   __device__ void bring(const T* from, uint32_t from_stride, uint32_t valid_rows,
                         uint32_t valid_columns) {
     const uint32_t packs = columns / 8;

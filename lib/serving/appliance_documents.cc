@@ -388,9 +388,8 @@ json ApplianceDocuments::health() const {
 json ApplianceDocuments::data_address() const {
   const config::Port& port = config_.ports.front();
   const bool has_ipv4 = !port.ipv4.empty();
-  const std::string address = has_ipv4            ? port.ipv4.front()
-                              : port.ipv6.empty() ? std::string()
-                                                  : port.ipv6.front();
+  std::string address = has_ipv4 ? port.ipv4.front() : "";
+  if (!has_ipv4 && !port.ipv6.empty()) address = port.ipv6.front();
   return {
       {"address", bare_address(address)},
       {"port", port.udp_port},

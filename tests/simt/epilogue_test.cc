@@ -140,7 +140,8 @@ TEST_F(CudaEpilogue, IsUsedForEquivalentActivations) {
 TEST_F(CudaEpilogue, IsNotUsedForUnsupportedCases) {
   open("bf16");
   EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}}), 1u);
-  EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}, .mode = kernels::GemmMode::kConcurrent}), 0u)
+  EXPECT_EQ(epilogues({.ranges = {{0, 16, 1}, {16, 16, 0}}, .mode = kernels::GemmMode::kPointers}),
+            0u)
       << "a graph bucket, by pointers";
   EXPECT_EQ(epilogues({.mode = kernels::GemmMode::kConcurrent}), 0u) << "two tenants concurrently";
   EXPECT_EQ(epilogues({.ranges = {{0, 0, 0}, {0, 20, 1}}}), 1u) << "none for an empty range";

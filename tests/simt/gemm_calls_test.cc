@@ -112,9 +112,19 @@ TEST(GemmCalls, DividesRangesOfOddSizesUnlessEquallyLong) {
   }
 }
 
+// cuBLAS is slow at one GEMM by pointers.
+TEST(GemmCalls, OneRangeIsAPlainCall) {
+  for (const GemmMode mode : {GemmMode::kConcurrent, GemmMode::kPointers}) {
+    GemmCalls calls(DType::kBF16);
+    calls.add(gemm(ranges_of({16}), mode), false);
+    ASSERT_EQ(calls.all().size(), 1u);
+    EXPECT_FALSE(calls.all()[0].is_batched);
+  }
+}
+
 // A refusal concerns one kind of call of one shape.
 TEST(GemmCalls, DividesRangesWhoseCallWasRefused) {
-  const auto unequal = ranges_of({16, 24}), equal = ranges_of({16, 16}), one = ranges_of({16});
+  const auto unequal = ranges_of({16, 24}), equal = ranges_of({16, 16});
   const auto many = ranges_of({300, 300});
   const auto divided = [&](BlasCall refused, const std::vector<kernels::RowRange>& ranges,
                            const GemmSchedule& schedule, uint32_t n) {
@@ -130,7 +140,6 @@ TEST(GemmCalls, DividesRangesWhoseCallWasRefused) {
       {BlasCall::kGrouped, unequal, GemmMode::kConcurrent},
       {BlasCall::kGrouped, unequal, GemmSchedule(planned)},
       {BlasCall::kByPointers, equal, GemmMode::kConcurrent},
-      {BlasCall::kByPointers, one, GemmMode::kConcurrent},
       {BlasCall::kByPointers, many, GemmMode::kPointers},
       {BlasCall::kStrided, many, GemmMode::kConcurrent},
       {BlasCall::kStrided, many, GemmSchedule(planned)}};

@@ -149,7 +149,6 @@ TEST_F(RefusedCalls, EqualRangesByPointersRunInTurn) {
     open(dtype, kPlain);
     expect_the_same(Call::kByPointers, {{{0, 16, 0}, {16, 16, 1}}, {{0, 16, 3}, {16, 16, 2}}},
                     GemmMode::kConcurrent);
-    expect_the_same(Call::kByPointers, {{{0, 32, 0}}, {{0, 32, 1}}}, GemmMode::kConcurrent);
   }
 }
 TEST_F(RefusedCalls, StridedRangesRunInTurn) {

@@ -126,11 +126,9 @@ class CudaDevice final : public Device, public RegainedMemory {
   const DeviceInfo& info() const override { return *info_.load(std::memory_order_acquire); }
   size_t available_bytes() const override {
     const std::shared_lock lock(resetting_, std::try_to_lock);
-    if (lock) {
-      enter();
-      last_available_bytes_ = parts_.budget->available_bytes();
-    }
-    return last_available_bytes_;
+    if (!lock) return last_available_bytes_;
+    enter();
+    return last_available_bytes_ = parts_.budget->available_bytes();
   }
   size_t regain_memory() override {
     const std::shared_lock lock(resetting_, std::try_to_lock);

@@ -248,6 +248,11 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     kernels::cuda::attention(launch(args, tiles, num_tiles, bias, keys), args, tiles, num_tiles,
                              bias, keys);
   }
+  void run(const kernels::AddLowRank& args) {
+    const auto bias = pending_bias_.take_over(args);
+    run_kernels(args);
+    if (bias) pending_bias_.hold(bias->args, bias->rows);
+  }
   void run(const kernels::BatchedGemm& args) {
     stage_copies();
     gemms_->run(launch_, segments_.key(), args);

@@ -47,9 +47,9 @@ CallKind kind_of(BlasCall call, const kernels::GroupedGemm& args) {
 // Returns true if cuBLAS has a call for these ranges together, which it has not refused.
 bool GemmCalls::can_batch(const kernels::GroupedGemm& args, kernels::GemmMode mode) const {
   BlasCall call = BlasCall::kByPointers;
-  if (args.ranges.size() == 1) {
-    if (!are_few_rows(args.ranges)) return false;
-  } else if (!are_outputs_aligned(args, dtype_bytes(activations_))) {
+  // By pointers, cuBLAS is slow at one GEMM (runtime/graph_buckets.cc).
+  if (args.ranges.size() == 1) return false;
+  if (!are_outputs_aligned(args, dtype_bytes(activations_))) {
     return false;
   } else if (!are_equally_long(args.ranges)) {
     if (!can_group(args)) return false;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cuda/operators.h"
+#include "kernels/low_rank_args.h"
 
 namespace itif::device::cuda {
 
@@ -23,6 +24,12 @@ class PendingBias {
   };
   // Takes the bias, to be added by a separate launch.
   std::optional<Launch> take() { return std::exchange(held_, std::nullopt); }
+  // Takes the bias if the operator launched next adds to the same result: the order of the two sums
+  // does not matter, so the caller holds the bias again afterwards.
+  std::optional<Launch> take_over(const kernels::AddLowRank& args) {
+    if (!held_ || held_->args.x != args.out) return std::nullopt;
+    return take();
+  }
 
   // Returns the bias if the attention launched next adds it to its queries, keys and values. A
   // shared score matrix may hold rows of several tenants, which a tile's one slot cannot name.
