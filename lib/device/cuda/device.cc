@@ -71,9 +71,9 @@ Status try_out(int ordinal) {
 }
 
 // Returns the limit of buffers and slabs if so much memory is free without them.
-size_t bound(size_t limit_bytes, size_t free_bytes) {
-  const Reserve reserve(free_bytes);
-  const size_t most = free_bytes - reserve.driver_bytes - reserve.graph_bytes;
+size_t bound(size_t limit_bytes, size_t free) {
+  const Reserve reserve(free);
+  const size_t most = free - reserve.driver_bytes - reserve.graph_bytes;
   return limit_bytes == 0 ? most : std::min(limit_bytes, most);
 }
 
