@@ -126,7 +126,7 @@ struct SliceChoice {
 struct GroupScenario {
   std::string name = "sim";
   ModelChoice model;
-  config::Batching batching;
+  config::Batching batching = {.max_tokens = 1024};  // simulated devices have no default of theirs
   Arrivals arrivals;
   Lengths lengths;
   Outputs output;
