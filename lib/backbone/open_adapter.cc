@@ -6,7 +6,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 namespace itif::backbone {
 namespace {
@@ -146,19 +145,6 @@ Status check_saved(const Adapter& adapter, const Family& family,
 }
 
 }  // namespace
-
-uint64_t OpenedAdapter::merged_bytes(const std::vector<model::WeightKind>& kinds,
-                                     const Checkpoint& base) const {
-  std::set<std::string> tensors;
-  uint64_t bytes = 0;
-  for (const model::PlacedModule& placed : modules) {
-    const model::WeightKind& kind = kinds[placed.kind];
-    const std::string& tensor = base.choose(kind.sources[placed.source].names);
-    if (tensors.insert(tensor).second && !base.is_in_memory(tensor))
-      bytes += kind.source_shape.elements() * sizeof(float);
-  }
-  return bytes;
-}
 
 Status OpenedAdapter::merge(const std::vector<model::WeightKind>& kinds, Checkpoint& base) {
   for (const model::PlacedModule& placed : modules) {

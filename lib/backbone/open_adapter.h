@@ -18,9 +18,6 @@ struct OpenedAdapter {
   // In no particular order. Those of the head are merged into it and not listed.
   std::vector<model::PlacedModule> modules;
 
-  // Bytes of host memory that merge() adds to those of `base`: each changed weight in f32.
-  uint64_t merged_bytes(const std::vector<model::WeightKind>& kinds,
-                        const model::Checkpoint& base) const;
   // Adds all updates to the weights in `base`, for groups that cannot run them beside the base's.
   // Errors: those of Adapter::merge.
   Status merge(const std::vector<model::WeightKind>& kinds, model::Checkpoint& base);

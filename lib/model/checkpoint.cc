@@ -21,8 +21,7 @@ struct Checkpoint::File {
   std::string path;
   int fd = -1;
   struct stat opened {};
-  // A tensor that put() has supplied, until it is replaced or erased. The file is not open.
-  std::unique_ptr<std::byte[]> memory = nullptr;
+  std::unique_ptr<std::byte[]> memory = nullptr;  // of the tensor; the file is not open
 
   ~File() {
     if (fd >= 0) ::close(fd);
@@ -230,17 +229,12 @@ void Checkpoint::put(const std::string& name, HostTensor tensor, const std::stri
   auto file = std::make_unique<File>();
   file->path = origin;
   file->memory = std::move(tensor.data);
-  if (const auto it = tensors_.find(name); it != tensors_.end())
-    files_[it->second.file]->memory.reset();
   tensors_.insert_or_assign(name, Location{std::move(entry), files_.size()});
   files_.push_back(std::move(file));
 }
 
 void Checkpoint::erase(std::string_view name) {
-  const auto it = tensors_.find(name);
-  if (it == tensors_.end()) return;
-  files_[it->second.file]->memory.reset();
-  tensors_.erase(it);
+  if (const auto it = tensors_.find(name); it != tensors_.end()) tensors_.erase(it);
 }
 
 const std::string& Checkpoint::path_of(std::string_view name) const {
@@ -327,18 +321,11 @@ bool Checkpoint::is_in_memory(std::string_view name) const {
   return it != tensors_.end() && files_[it->second.file]->memory != nullptr;
 }
 
-uint64_t Checkpoint::memory_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [name, location] : tensors_)
-    if (files_[location.file]->memory) bytes += location.entry.end - location.entry.begin;
-  return bytes;
-}
-
 // A file's time of change (ctime) cannot be set.
 std::string Checkpoint::version() const {
   std::string version;
   for (const auto& file : files_) {
-    if (file->fd < 0) continue;  // of put()
+    if (file->memory) continue;
     const struct stat& of = file->opened;
     version += fmt::format("{}:{}:{}:{}.{};", of.st_dev, of.st_ino, of.st_size, of.st_ctim.tv_sec,
                            of.st_ctim.tv_nsec);
@@ -348,7 +335,7 @@ std::string Checkpoint::version() const {
 
 Status Checkpoint::unchanged() const {
   for (const auto& file : files_) {
-    if (file->fd < 0) continue;  // of put()
+    if (file->memory) continue;
     struct stat now {};
     if (::fstat(file->fd, &now) != 0 || now.st_size != file->opened.st_size ||
         now.st_mtim.tv_sec != file->opened.st_mtim.tv_sec ||

@@ -75,8 +75,6 @@ class Checkpoint {
 
   // Returns true if put() has supplied the tensor.
   bool is_in_memory(std::string_view name) const;
-  // Bytes of host memory that the tensors of put() take.
-  uint64_t memory_bytes() const;
   // Identifies the files, without those of put(): equal while they are the same and unchanged.
   std::string version() const;
 

@@ -179,23 +179,7 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
     report(what + kinds[kind].name,
            first + (last - first) * static_cast<double>(kind) / static_cast<double>(kinds.size()));
   };
-  const auto too_large = [&](uint64_t bytes, uint64_t transient_bytes, uint64_t left_bytes) {
-    return fail(
-        Code::kResourceExhausted,
-        fmt::format("{} needs {} of the device's memory ({} only while it loads), of which {} are "
-                    "left: remove a tenant or raise device.memory",
-                    directory, format_bytes(bytes), format_bytes(transient_bytes),
-                    format_bytes(left_bytes)));
-  };
-  // Weights on their way to the host device take memory of the same machine: those that an adapter
-  // has replaced or changed all at the same time, in f32.
-  const bool is_host = device_.info().kind == "host";
-  const bool merges = opened.adapter && !adds_updates(*opened.adapter);
-  uint64_t replaced_bytes = is_host ? opened.checkpoint.memory_bytes() : 0;
-  if (is_host && merges) replaced_bytes += opened.adapter->merged_bytes(kinds, opened.checkpoint);
-  const auto hold_replaced = load_memory_.hold(device_, replaced_bytes);
-  if (!hold_replaced) return too_large(replaced_bytes, replaced_bytes, hold_replaced.error());
-  if (merges) {
+  if (opened.adapter && !adds_updates(*opened.adapter)) {
     report("merging the adapter", 0);
     ITIF_TRY(opened.adapter->merge(kinds, opened.checkpoint));
   }
@@ -208,16 +192,21 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   // Checked before loading: packing gigabytes only to find no room for the last tensor would slow
   // the tenants that are served.
   const bool has_updates = opened.adapter && !opened.adapter->modules.empty();
+  // Weights on their way to the host device take memory of the same machine.
   const uint64_t loading_bytes =
-      is_host ? weights_->loading_bytes(match, kinds, opened.checkpoint) : 0;
+      device_.info().kind == "host" ? weights_->loading_bytes(match, kinds, opened.checkpoint) : 0;
   const uint64_t needed_bytes =
       match.new_bytes + model::head_bytes(opened.head) +
       HeadScratch::bytes_of(opened.head, options_) + loading_bytes +
       (has_updates ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules) : 0);
   auto hold = load_memory_.hold(device_, needed_bytes);
   if (!hold)
-    return too_large(needed_bytes + replaced_bytes, loading_bytes + replaced_bytes,
-                     hold.error() + replaced_bytes);
+    return fail(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {} of the device's memory ({} only while it loads), of which {} are "
+                    "left: remove a tenant or raise device.memory",
+                    directory, format_bytes(needed_bytes), format_bytes(loading_bytes),
+                    format_bytes(hold.error())));
 
   // Releases the weights unless the tenant is published.
   struct WeightsGuard {

@@ -204,30 +204,6 @@ TEST(Checkpoint, DetectsFilesThatChangeDuringReading) {
   EXPECT_EQ(checkpoint.unchanged().error().code, Code::kCorrupt);
 }
 
-TEST(Checkpoint, CountsTheMemoryOfTensorsThatWereSupplied) {
-  testing::TempDirectory directory;
-  directory.write("model.safetensors", one_tensor("w", 1));
-  auto checkpoint = Checkpoint::open(directory.path()).value();
-  const std::string version = checkpoint.version();
-  const auto put = [&checkpoint](const std::string& name, uint64_t elements) {
-    HostTensor tensor;
-    tensor.data = std::make_unique<std::byte[]>(elements * 4);
-    tensor.view = {tensor.data.get(), DType::kF32, Shape({elements})};
-    checkpoint.put(name, std::move(tensor), "adapter");
-  };
-  EXPECT_EQ(checkpoint.memory_bytes(), 0u);
-  put("w", 10);
-  put("v", 5);
-  EXPECT_EQ(checkpoint.memory_bytes(), 60u);
-  put("w", 2);
-  EXPECT_EQ(checkpoint.memory_bytes(), 28u) << "the replaced tensor is freed";
-  EXPECT_EQ(checkpoint.read("w", Shape({2})).value().view.at(1), 0);
-  checkpoint.erase("v");
-  EXPECT_EQ(checkpoint.memory_bytes(), 8u);
-  EXPECT_EQ(checkpoint.version(), version);
-  EXPECT_TRUE(checkpoint.unchanged());
-}
-
 TEST(Checkpoint, ChoosesTheFirstNamePresent) {
   testing::TempDirectory directory;
   directory.write(

@@ -315,43 +315,6 @@ TEST_P(Adapters, AreMergedInTheThesisFusionMode) {
   expect_answers(*group_, requests, {{0, base_}, {slot, merged(adapter)}});
 }
 
-// Merged weights wait in f32 until they are loaded.
-TEST_P(Adapters, MergedWeightsCountInTheMemoryOfALoad) {
-  const std::string type = std::get<1>(GetParam());
-  if (type == "plain") GTEST_SKIP() << "only the host device counts the memory of loads";
-  spec_.hidden = 96;  // so that whole pages of small weights do not matter
-  spec_.intermediate = 150;
-  base_ = make("wide", 1);
-  const std::string adapter = make_adapter("a", {.targets = all_modules(), .rank = 8, .seed = 3});
-  std::string refusal;
-  // Admits the adapter on a device of so many bytes. Returns the bytes that are used then; 0: the
-  // adapter is refused.
-  const auto used_on = [&](size_t limit_bytes) -> size_t {
-    const auto device =
-        device::open_device(
-            {.kind = "host", .dtype = type, .num_threads = 1, .memory_limit_bytes = limit_bytes})
-            .value();
-    const auto group = make_group(*device, backbone::FusionMode::kThesis);
-    const auto slot = group->admit({adapter, base_}, nullptr);
-    if (!slot) refusal = slot.error().message;
-    return slot ? limit_bytes - device->available_bytes() : 0;
-  };
-  std::map<std::string, size_t> merged;  // bytes, by tensor
-  for (const model::WeightKind& kind :
-       backbone::find_family(spec_.family).value()->weight_kinds(spec_))
-    if (kind.storage == model::Storage::kMatrix)
-      for (const model::Source& source : kind.sources)
-        merged[source.names.back()] = kind.source_shape.elements() * sizeof(float);
-  size_t merged_bytes = 0;
-  for (const auto& [name, bytes] : merged) merged_bytes += bytes;
-
-  const size_t used = used_on(64 << 20);
-  ASSERT_GT(used, 0u) << refusal;
-  EXPECT_EQ(used_on(used + merged_bytes / 2), 0u);
-  EXPECT_NE(refusal.find("only while it loads"), std::string::npos) << refusal;
-  EXPECT_EQ(used_on(used + merged_bytes + (256 << 10)), used) << refusal;
-}
-
 TEST_P(Adapters, LeaveNoMemoryBehind) {
   const uint32_t base = admit(base_);
   const uint64_t before = group_->weight_bytes();
