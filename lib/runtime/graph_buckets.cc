@@ -32,6 +32,8 @@ uint64_t cost_of(const GraphBucket& bucket) {
 }  // namespace
 
 GraphBuckets::GraphBuckets(uint32_t max_rows, uint32_t image_tokens) {
+  // Pieces of many images would move the plan of what follows them, which graphs refer to.
+  if (image_tokens > 0) max_rows = std::min(max_rows, kSmallRows);
   const uint32_t image_rows = round_up(image_tokens);
   const std::span<const uint32_t> sizes =
       image_tokens == 0 ? std::span<const uint32_t>(kRangeRows) : std::span(&image_rows, 1);
@@ -84,7 +86,10 @@ const GraphBucket* GraphBuckets::find(std::span<const kernels::RowRange> runs, s
     uint64_t ranges = 0;
     for (const kernels::RowRange& run : runs)
       ranges += (run.num_rows + bucket.range_rows - 1) / bucket.range_rows;
-    if (ranges <= bucket.num_ranges) return &bucket;
+    if (ranges > bucket.num_ranges) continue;
+    // In a large batch, arithmetic on padding costs more than launches.
+    const bool is_padded_much = bucket.num_rows() > std::max(uint64_t{kSmallRows}, rows + rows / 4);
+    return is_padded_much ? nullptr : &bucket;
   }
   return nullptr;
 }

@@ -8,7 +8,8 @@
 //
 // In small batches (kSmallRows), launches cost more than arithmetic. Larger batches gain from a
 // bucket if each of their tenants has few rows: a call for one tenant's rows then leaves most of
-// the device idle, a call for all does not.
+// the device idle, a call for all does not. They stay unpadded if padding would be more than a
+// quarter of their rows. Batches of images have small buckets only.
 #pragma once
 
 #include <cstddef>

@@ -78,11 +78,16 @@ TEST(GraphBuckets, LargeBatchesHaveOnesIfTheirTenantsHaveFewRows) {
   EXPECT_EQ(rows_of({700, 400}, 16), 0u);
   EXPECT_EQ(rows_of({256, 256, 256, 256}, 65), 1280u) << "more requests";
   EXPECT_EQ(rows_of({256, 256, 256, 256}, 1024), 0u) << "many short requests";
+  EXPECT_EQ(rows_of({256, 256, 256, 256}, 128), 0u) << "twice as many rows";
+  EXPECT_EQ(rows_of({512, 512}, 256), 0u);
+  EXPECT_EQ(rows_of({72, 72, 72, 72, 72, 72, 72, 72}, 96), 0u);
+  EXPECT_EQ(rows_of({100, 100, 100, 100}, 100), 512u) << "a small batch may be padded more";
   EXPECT_EQ(GraphBuckets::of_steps(4096).max_rows(), 512u);
 }
 
 TEST(GraphBuckets, HoldOneImagePerRangeOrOneInTwo) {
-  const GraphBuckets buckets(512, 197);
+  const GraphBuckets buckets(4096, 197);
+  EXPECT_TRUE(GraphBuckets(4096, 577).all().empty());
   ASSERT_EQ(buckets.all().size(), 2u);
   EXPECT_EQ(buckets.find(runs_of({197}), 1, 0)->num_rows(), 2 * 112u);
   EXPECT_EQ(buckets.find(runs_of({197, 197}), 2, 0)->num_rows(), 2 * 208u);

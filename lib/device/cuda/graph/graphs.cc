@@ -11,7 +11,7 @@
 namespace itif::device::cuda {
 namespace {
 
-constexpr size_t kMaxGraphs = 192;
+constexpr size_t kMaxGraphs = 384;
 // Device memory of a graph's node. Source: measured with driver 470 on graphs of 500 to 2,000
 // kernels (forums.developer.nvidia.com, topic 244901). Later drivers need less.
 constexpr size_t kNodeBytes = 64 << 10;
