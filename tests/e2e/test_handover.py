@@ -149,6 +149,14 @@ def on_gpu(new_appliance):
     return made
 
 
+def is_answered(client):
+    try:
+        client.infer_tokens(IDS)
+    except Refused:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("reset_first", [False, True], ids=["at once", "after a refused reset"])
 def test_the_new_process_has_the_gpu_that_failed(on_gpu, namespaces, models, reset_first):
     appliance = on_gpu.start()
@@ -173,6 +181,7 @@ def test_the_new_process_has_the_gpu_that_failed(on_gpu, namespaces, models, res
         if reset_first:
             assert "itifctl handover" in appliance.ctl("device", "reset", check=False).stderr
         assert appliance.ctl_json("device")["state"] == "failed"
+        wait_until(lambda: is_answered(other), "the last tenant has moved", 60)
         traffic.wait_for(5)
         refused = len(traffic.refusals)
         expected = other.infer_tokens(IDS).floats()
