@@ -26,20 +26,8 @@ TEST_F(Slices, BatchesKeepTheirOrderAcrossMoves) {
 // Each batch reads what the one before it has written, which is still in flight.
 TEST_F(Slices, ABatchOnANewSliceFollowsTheOneBeforeIt) {
   Counter a(*device_, 30);
-  std::vector<float> sums(60, -1);
-  Stream::Event last = 0;
-  for (size_t turn = 0; turn < sums.size(); ++turn) {
-    a.stream().set_percent(turn % 2 == 0 ? 90 : 30);
-    const Stream::Event event = a.add(sums[turn]);
-    if (turn > 0) {
-      EXPECT_TRUE(a.stream().wait(last).status);
-    }
-    last = event;
-  }
-  EXPECT_TRUE(a.stream().wait(last).status);
-  for (size_t turn = 0; turn < sums.size(); ++turn)
-    ASSERT_EQ(sums[turn], static_cast<float>((turn + 1) * Counter::kLaunches)) << turn;
-  EXPECT_EQ(a.stream().slice().switches, sums.size());
+  a.expect_sums_on_changing_slices(60);
+  EXPECT_EQ(a.stream().slice().switches, 60u);
   EXPECT_EQ(a.stream().graphs().kept, 2u) << "equal launches have a graph on each slice";
 }
 
@@ -47,19 +35,7 @@ TEST_F(Slices, ABatchOnANewSliceFollowsTheOneBeforeIt) {
 TEST_F(Slices, LaunchesOnANewSliceFollowAllOnTheFormerOne) {
   Counter a(*device_, 30);
   a.stream().use_graphs(false);
-  std::vector<float> sums(300, -1);
-  Stream::Event last = 0;
-  for (size_t turn = 0; turn < sums.size(); ++turn) {
-    a.stream().set_percent(turn % 2 == 0 ? 90 : 30);
-    const Stream::Event event = a.add(sums[turn]);
-    if (turn > 0) {
-      EXPECT_TRUE(a.stream().wait(last).status);
-    }
-    last = event;
-  }
-  EXPECT_TRUE(a.stream().wait(last).status);
-  for (size_t turn = 0; turn < sums.size(); ++turn)
-    ASSERT_EQ(sums[turn], static_cast<float>((turn + 1) * Counter::kLaunches)) << turn;
+  a.expect_sums_on_changing_slices(300);
 }
 
 TEST_F(Slices, EqualLaunchesReplayOnTheirOwnSlice) {

@@ -115,6 +115,22 @@ class Slices : public ::testing::Test {
       stream_->copy_to_host(number_->data(), sizeof(float), &target);
       return stream_->record();
     }
+    // Runs batches with two in flight, each on another slice than the one before.
+    void expect_sums_on_changing_slices(size_t num_batches) {
+      std::vector<float> sums(num_batches, -1);
+      Stream::Event last = 0;
+      for (size_t turn = 0; turn < num_batches; ++turn) {
+        stream().set_percent(turn % 2 == 0 ? 90 : 30);
+        const Stream::Event event = add(sums[turn]);
+        if (turn > 0) {
+          EXPECT_TRUE(stream().wait(last).status);
+        }
+        last = event;
+      }
+      EXPECT_TRUE(stream().wait(last).status);
+      for (size_t turn = 0; turn < num_batches; ++turn)
+        ASSERT_EQ(sums[turn], static_cast<float>((turn + 1) * kLaunches)) << turn;
+    }
 
    private:
     std::unique_ptr<Stream> stream_;
