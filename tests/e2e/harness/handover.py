@@ -1,0 +1,68 @@
+"""Loads and checks of tests that hand over to a new process."""
+
+import json
+import struct
+import subprocess
+
+from .appliance import program
+from .namespaces import SERVER_IPV4
+
+F32 = 1e-4
+IDS = [101, 2000, 2001, 102]
+
+
+def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300, lengths="uniform:8-64"):
+    """A load in the background that repeats unanswered requests; `finish` returns its report."""
+    report = appliance.directory / "loadgen.json"
+    report.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        (*enter, program("itif-loadgen"), SERVER_IPV4, "--tenants", str(appliance.directory / "tenants.json"),
+         "--rate", str(rate), "--requests", str(requests), "--lengths", lengths, "--tries", "8",
+         "--refusal-retries", "0", "--timeout", "10s", "--quiet", "--json", str(report), *options),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def finish():
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        return json.loads(report.read_text(encoding="utf-8"))
+
+    return process, finish
+
+
+def nothing_lost(report):
+    total = report["total"]
+    assert total["answered"] == total["sent"] > 0 and total["lost"] == total["refused"] == 0, total
+
+
+def add_tenants(appliance, models, number=2):
+    added = [appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(number)]
+    (appliance.directory / "tenants.json").write_text(json.dumps(added), encoding="utf-8")
+    return added
+
+
+def floats(payload):
+    return struct.unpack(f"<{len(payload) // 4}f", payload)
+
+
+def same_answers(answers):
+    """The answers to the same tokens are equal, whichever process computed them."""
+    first = {}
+    for token, payload in answers:
+        before = first.setdefault(token, payload)
+        worst = max(abs(a - b) for a, b in zip(floats(before), floats(payload)))
+        assert worst <= F32, f"token {token}: off by {worst}"
+    return len(answers)
+
+
+def goes_on(appliance, client, pid):
+    """The same process answers requests and control, and accepts changes."""
+    assert appliance.process.pid == pid and appliance.alive()
+    client.infer_tokens(IDS)
+    appliance.ctl("tenant", "update", "t0", "--weight", "2")
+    assert appliance.ctl_json("health")["status"] == "ok"
+
+
+def failing(appliance, *options, status=1):
+    result = appliance.ctl("handover", *options, check=False)
+    assert result.returncode == status, result.stdout + result.stderr
+    return result.stderr
