@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cpu_list.h"
 #include "config/config.h"
 #include "plan/make_planner.h"
 #include "sched/batch_control.h"
@@ -35,8 +36,7 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kMiB = 1024 * kKiB;
 constexpr uint64_t kGiB = 1024 * kMiB;
-constexpr unsigned kMaxLcore = 127;  // Debian's DPDK is built for 128
-constexpr unsigned kMaxCpu = 1023;
+constexpr unsigned kMaxLcore = 127;    // Debian's DPDK is built for 128
 constexpr uint32_t kMaxOrdinal = 255;  // of a GPU; no machine has more
 
 template <class V, class Eal>

@@ -77,6 +77,13 @@ class Appliance {
   // what the others leave. Returns the previous setting. Errors: kNotFound (group), kUnsupported
   // (its device has no shares).
   virtual Result<uint32_t> set_share(const std::string& group, uint32_t percent) = 0;
+  // Gives the group CPUs of its own, ascending: only groups with the same set compute on them.
+  // Empty: it shares the CPUs that no group has for itself. Groups whose CPUs change continue on
+  // the new ones after their running batches. Returns the previous setting. Errors: kNotFound
+  // (group), kInvalidArgument (no CPU of the executors, overlaps another group's, or leaves none
+  // for the groups without), kResourceExhausted.
+  virtual Result<std::vector<unsigned>> set_cpus(const std::string& group,
+                                                 const std::vector<unsigned>& cpus) = 0;
   // Measures the cost of the group's GEMMs while the group serves.
   // Errors: kNotFound, kUnsupported, kUnavailable.
   virtual Status run_profile(const std::string& group, const Progress& progress) = 0;

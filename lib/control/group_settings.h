@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace itif::control {
 
@@ -14,6 +15,8 @@ struct GroupSettings {
   std::string scheduler;
   // Percentage of the device; 0: a part of what the other groups leave, as device.shares says.
   std::optional<uint32_t> share_percent;
+  // CPUs of its own, ascending; empty: it shares those that no group has for itself.
+  std::optional<std::vector<unsigned>> cpus;
 
   bool operator==(const GroupSettings&) const = default;
 };

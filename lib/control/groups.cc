@@ -29,6 +29,14 @@ Result<GroupSettings> Groups::apply(const std::string& group, const GroupSetting
     }
     before.share_percent = *share;
   }
+  if (settings.cpus) {
+    auto cpus = appliance_.set_cpus(group, *settings.cpus);
+    if (!cpus) {
+      restore(group, before);
+      return std::unexpected(cpus.error());
+    }
+    before.cpus = std::move(*cpus);
+  }
   return before;
 }
 
@@ -41,7 +49,8 @@ void Groups::restore(const std::string& group, const GroupSettings& before) {
 Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
   const GroupSettings settings{.planner = op.planner.value_or(""),
                                .scheduler = op.scheduler.value_or(""),
-                               .share_percent = op.share_percent};
+                               .share_percent = op.share_percent,
+                               .cpus = op.cpus};
   ITIF_ASSIGN(const GroupSettings before, apply(op.group, settings, progress));
   if (Status put = registry_.put_group(op.group, settings); !put) {
     restore(op.group, before);
@@ -51,6 +60,7 @@ Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
   if (op.planner) changed["planner"] = *op.planner;
   if (op.scheduler) changed["scheduler"] = *op.scheduler;
   if (op.share_percent) changed["share_percent"] = *op.share_percent;
+  if (op.cpus) changed["cpus"] = *op.cpus;
   notify_("group.updated", changed);
   return changed;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/cpu_list.h"
 #include "control/arguments.h"
 
 namespace itif::control {
@@ -107,13 +108,30 @@ std::optional<uint32_t> share_percent(Arguments& in) {
   return static_cast<uint32_t>(*percent);
 }
 
+// []: the group has no CPUs of its own.
+std::optional<std::vector<unsigned>> cpus(Arguments& in) {
+  const nlohmann::json* list = in.any("cpus");
+  if (list == nullptr) return std::nullopt;
+  std::vector<unsigned> cpus;
+  bool valid = list->is_array();
+  for (size_t i = 0; valid && i < list->size(); ++i) {
+    const nlohmann::json& cpu = (*list)[i];
+    valid = cpu.is_number_unsigned() && cpu.get<uint64_t>() <= kMaxCpu;
+    if (valid) cpus.push_back(cpu.get<unsigned>());
+  }
+  std::ranges::sort(cpus);
+  if (valid && std::ranges::adjacent_find(cpus) == cpus.end()) return cpus;
+  in.wrong("cpus", fmt::format("a list of different CPUs from 0 to {}", kMaxCpu));
+  return std::nullopt;
+}
+
 Result<Operation> update_group(Arguments& in) {
   UpdateGroup update{in.text("group", tenant_name_rule), in.optional_text("planner", spec_rule),
-                     in.optional_text("scheduler", spec_rule), share_percent(in)};
+                     in.optional_text("scheduler", spec_rule), share_percent(in), cpus(in)};
   ITIF_TRY(in.finish());
-  if (!update.planner && !update.scheduler && !update.share_percent)
+  if (!update.planner && !update.scheduler && !update.share_percent && !update.cpus)
     return fail(Code::kInvalidArgument,
-                "group.update: nothing to change: give planner, scheduler or share_percent");
+                "group.update: nothing to change: give planner, scheduler, share_percent or cpus");
   return WorkerOperation(std::move(update));
 }
 

@@ -81,6 +81,7 @@ struct UpdateGroup {
   std::optional<std::string> planner;
   std::optional<std::string> scheduler;
   std::optional<uint32_t> share_percent;
+  std::optional<std::vector<unsigned>> cpus;  // ascending; empty: none of its own
 };
 struct RunProfile {
   std::string group;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "base/cpu_list.h"
 #include "control/registry_schema.h"
 
 namespace itif::control {
@@ -267,8 +268,9 @@ Result<std::vector<tenant::Record>> Registry::load() {
 }
 
 Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
-  ITIF_ASSIGN(const auto rows,
-              database_.run("SELECT name, planner, scheduler, share_percent FROM group_setting"));
+  ITIF_ASSIGN(
+      const auto rows,
+      database_.run("SELECT name, planner, scheduler, share_percent, cpus FROM group_setting"));
   std::map<std::string, GroupSettings> groups;
   for (const Row& row : rows) {
     RowReader reader(row);
@@ -278,6 +280,12 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
     settings.scheduler = reader.text("scheduler");
     if (const auto percent = reader.number<uint32_t>("share_percent", 100); percent > 0)
       settings.share_percent = percent;
+    if (const std::string cpus = reader.text("cpus"); !cpus.empty()) {
+      if (auto list = parse_cpus(cpus))
+        settings.cpus = std::move(*list);
+      else
+        reader.note("cpus");
+    }
     if (reader.wrong() != nullptr)
       return fail(
           Code::kCorrupt,
@@ -290,14 +298,16 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
 
 Status Registry::put_group(const std::string& group, const GroupSettings& settings) {
   const Value values[] = {group, settings.planner, settings.scheduler,
-                          settings.share_percent ? int64_t{*settings.share_percent} : -1};
+                          settings.share_percent ? int64_t{*settings.share_percent} : -1,
+                          settings.cpus ? format_cpus(*settings.cpus) : "-"};
   ITIF_TRY(
-      database_.run("INSERT INTO group_setting (name, planner, scheduler, share_percent) VALUES "
-                    "(?1, ?2, ?3, max(?4, 0)) "
+      database_.run("INSERT INTO group_setting (name, planner, scheduler, share_percent, cpus) "
+                    "VALUES (?1, ?2, ?3, max(?4, 0), iif(?5 = '-', '', ?5)) "
                     "ON CONFLICT (name) DO UPDATE SET "
                     "planner = iif(?2 = '', planner, ?2), "
                     "scheduler = iif(?3 = '', scheduler, ?3), "
-                    "share_percent = iif(?4 = -1, share_percent, ?4)",
+                    "share_percent = iif(?4 = -1, share_percent, ?4), "
+                    "cpus = iif(?5 = '-', cpus, ?5)",
                     values));
   return {};
 }

@@ -50,6 +50,8 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      ") STRICT"},
     {"ALTER TABLE tenant ADD COLUMN base_dir TEXT NOT NULL DEFAULT ''",
      "ALTER TABLE other_version ADD COLUMN base_dir TEXT NOT NULL DEFAULT ''"},
+    // base/cpu_list.h; empty: the group has no CPUs of its own.
+    {"ALTER TABLE group_setting ADD COLUMN cpus TEXT NOT NULL DEFAULT ''"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {

@@ -111,8 +111,8 @@ struct StreamLimits {
 // The part of a device that a stream computes on. To change a group's CPUs, give the group another
 // stream.
 struct Share {
-  // CPUs for the stream's thread and the compute pool that it starts; empty: all CPUs of the
-  // process. No effect on a GPU's computing.
+  // CPUs for the stream's thread and the compute pool that it starts, which has at most one thread
+  // for each; empty: all CPUs of the process. No effect on a GPU's computing.
   std::vector<unsigned> cpus = {};
   // In percent. Host: part of the time of these CPUs while other streams compute on them. It counts
   // in proportion to theirs: 100 each halves the time of two. 0: the default, 100. GPU: part of its

@@ -17,16 +17,23 @@ struct ProcessCpus {
   }
 };
 // Read before main(), while the process still has its initial mask.
-const ProcessCpus process_cpus;
+const ProcessCpus at_start;
 
 }  // namespace
 
+std::vector<unsigned> process_cpus() {
+  std::vector<unsigned> cpus;
+  for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &at_start.set)) cpus.push_back(cpu);
+  return cpus;
+}
+
 uint32_t num_process_cpus() {
-  return process_cpus.count;
+  return at_start.count;
 }
 
 void use_cpus(std::span<const unsigned> cpus) {
-  cpu_set_t set = process_cpus.set;
+  cpu_set_t set = at_start.set;
   if (!cpus.empty()) CPU_ZERO(&set);
   for (const unsigned cpu : cpus)
     if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);

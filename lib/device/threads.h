@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace itif::device {
 
-// Number of CPUs in the process's affinity mask at start, before packet workers pin their threads
-// (and with them the threads that these create).
-uint32_t num_process_cpus();
+// The CPUs in the process's affinity mask at start, before packet workers pin their threads (and
+// with them the threads that these create), ascending.
+std::vector<unsigned> process_cpus();
+uint32_t num_process_cpus();  // at least 1
 // Pins the calling thread to `cpus`; empty: to all CPUs of that mask. Ignores CPUs that the machine
 // lacks.
 void use_cpus(std::span<const unsigned> cpus);

@@ -100,12 +100,17 @@ Status GroupStage::set_scheduler(std::string_view scheduler) {
 
 // Starts a new thread, because the host's compute pool belongs to the thread that started it, and
 // keeps the CPUs that it started on.
-Status GroupStage::change_share(const device::Share& share) {
+Status GroupStage::change_cpus(const std::vector<unsigned>& cpus) {
   CHECK(thread_.joinable());
-  ITIF_ASSIGN(auto stream, make_stream(share));
+  ITIF_ASSIGN(auto stream, make_stream({.cpus = cpus}));
   end_thread();
   executor_->use_stream(*stream);
-  use_stream(std::move(stream));
+  {
+    const std::lock_guard lock(share_mutex_);
+    options_.share.cpus = cpus;
+    stream->set_percent(options_.share.percent);
+    use_stream(std::move(stream));
+  }
   if (spin_choice_.sleeps_early()) stream_->sleep_early(true);
   next_bucket_ = 0;  // graphs belong to their stream
   leaves_loop_.store(false, std::memory_order_release);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +34,7 @@ namespace itif::execution {
 struct GroupStageOptions {
   runtime::ExecutorOptions executor = {};
   pipeline::IdlePolicy idle = {};
-  device::Share share = {};  // of the device, until change_share()
+  device::Share share = {};  // of the device, until set_share() and change_cpus()
   // Launches run asynchronously: the group's thread prepares a batch while another computes.
   bool overlaps = false;
   // Workers whose threads need the pool's CPUs: SpinChoice then decides how the pool waits. Empty:
@@ -96,18 +97,20 @@ class GroupStage final : private runtime::CompletionSink {
   // waiting requests. REQUIRES: started, and no task is performed. Errors: kInvalidArgument.
   Status set_scheduler(std::string_view scheduler);
 
-  // Changes the group's part of the device's time (device::Share::percent), while batches run.
-  // Control's job thread.
+  // Changes the group's part of the device's time (device::Share::percent), while batches run. Any
+  // thread.
   void set_share(double percent) noexcept {
+    const std::lock_guard lock(share_mutex_);
     options_.share.percent = percent;
     stream_->set_percent(percent);
     share_changed_.store(true, std::memory_order_release);
   }
 
-  // Continues on another share of the device after the running batches; requests wait meanwhile. On
-  // error nothing has changed. Control's job thread. REQUIRES: started. Errors: those of
-  // make_stream.
-  Status change_share(const device::Share& share);
+  // The CPUs that the group computes on (device::Share::cpus). Control's job thread.
+  const std::vector<unsigned>& cpus() const noexcept { return options_.share.cpus; }
+  // Continues on other CPUs after the running batches; requests wait meanwhile. On error nothing
+  // has changed. Control's job thread. REQUIRES: started. Errors: those of make_stream.
+  Status change_cpus(const std::vector<unsigned>& cpus);
 
   // Runs one iteration: takes new requests, completes and begins at most one batch, runs one step
   // of a task. If there was nothing to do, captures the CUDA graph of one bucket ahead of its first
@@ -151,6 +154,7 @@ class GroupStage final : private runtime::CompletionSink {
   uint64_t turn_wait_ns_ = 0;                      // of stream_, when last counted
   std::unique_ptr<runtime::RequestExecutor> executor_;
   std::vector<pipeline::ReturnRing*> returns_;
+  std::mutex share_mutex_;  // guards options_.share and, where another thread sets it, stream_
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
   std::optional<pipeline::GroupInbox> inbox_;

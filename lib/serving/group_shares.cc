@@ -104,6 +104,15 @@ void GroupShares::remove(uint16_t number) {
   divide();
 }
 
+void GroupShares::set_own_cpus(uint16_t number, const std::vector<unsigned>& cpus) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group || group->own_cpus == cpus) return;
+  if (is_tuned(*group) && !cpus.empty()) CHECK(tuner_.remove(number, clock_.now_ns()));
+  group->own_cpus = cpus;
+  divide();
+}
+
 void GroupShares::set(uint16_t number, uint32_t percent) {
   const std::lock_guard lock(mutex_);
   set(number, percent, false);
@@ -145,18 +154,28 @@ void GroupShares::set_terms(const Group& group) {
   give();
 }
 
-// Gives the groups without a set share what is left, at least 1 % each.
 void GroupShares::divide() {
+  const auto is_first = [this](const Group& group) {
+    return &*std::ranges::find(groups_, group.own_cpus, &Group::own_cpus) == &group;
+  };
+  for (const Group& group : groups_)
+    if (is_first(group)) divide(group.own_cpus);
+  give();
+}
+
+// Gives the groups without a set share what is left, at least 1 % each.
+void GroupShares::divide(const std::vector<unsigned>& own_cpus) {
   double set_percent = 0, num_others = 0;
   for (const Group& group : groups_) {
-    if (group.yields) continue;
+    if (group.yields || group.own_cpus != own_cpus) continue;
     set_percent += group.set_percent;
     num_others += group.set_percent == 0;
   }
   const double left = std::max(kLeastPercent * num_others, 100 - set_percent);
   const uint64_t now_ns = clock_.now_ns();
-  if (tunes_ && num_others > 0) tuner_.set_device_percent(left, now_ns);
+  if (tunes_ && num_others > 0 && own_cpus.empty()) tuner_.set_device_percent(left, now_ns);
   for (Group& group : groups_) {
+    if (group.own_cpus != own_cpus) continue;
     if (group.yields) {
       group.part_percent = kLeastPercent;
       continue;
@@ -168,7 +187,6 @@ void GroupShares::divide() {
     }
     group.part_percent = group.set_percent == 0 ? left / num_others : group.set_percent;
   }
-  give();
 }
 
 // Gives each group its part, and a part of what idle groups lend. An idle group has no
@@ -227,13 +245,11 @@ double GroupShares::percent_of(const Group& group) const noexcept {
 
 GroupShares::Share GroupShares::share(uint16_t number) const {
   const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(groups_, number, &Group::number);
+  if (found == groups_.end()) return {};
   double sum = 0;
-  const Group* found = nullptr;
-  for (const Group& group : groups_) {
-    sum += percent_of(group);
-    if (group.number == number) found = &group;
-  }
-  if (!found) return {};
+  for (const Group& group : groups_)
+    if (group.own_cpus == found->own_cpus) sum += percent_of(group);
   // Streams have parts of the time in proportion to their shares, so shares of more than 100 % in
   // all are smaller parts.
   return {.percent = percent_of(*found) * (sum > 100 ? 100 / sum : 1),

@@ -7,6 +7,8 @@
 // part to the groups that have, in proportion to their parts, until it works again. A tuned group
 // keeps its demand meanwhile. All tuned groups borrow what none of them asks for.
 //
+// Groups with CPUs of their own divide those in the same way, but are not tuned.
+//
 // Only groups on devices that can be divided (DeviceInfo::division) take part. Any thread.
 #pragma once
 
@@ -41,6 +43,8 @@ class GroupShares {
     // It has no tenants yet: until begin(), it has the least share, and those of the others do not
     // change.
     bool yields = false;
+    // CPUs that only groups with the same set compute on; empty: those that no such group has.
+    std::vector<unsigned> own_cpus = {};
   };
   // Adds a group, which gets its share at once, as all others do. The stage outlives its entry.
   // REQUIRES: no such number.
@@ -49,6 +53,8 @@ class GroupShares {
   void begin(uint16_t number);
   // The object no longer uses the stage when this returns. An unknown number is ignored.
   void remove(uint16_t number);
+  // Changes Entry::own_cpus. An unknown number is ignored.
+  void set_own_cpus(uint16_t number, const std::vector<unsigned>& cpus);
   // Sets or clears (0) a group's share. An unknown number is ignored.
   void set(uint16_t number, uint32_t percent);
   // Gives a group exactly this share until set(), without lent parts, to measure it. On a device
@@ -82,10 +88,11 @@ class GroupShares {
   Group* find(uint16_t number);
   // Returns true if the tuner decides about the group's share.
   bool is_tuned(const Group& group) const noexcept {
-    return tunes_ && group.set_percent == 0 && !group.yields;
+    return tunes_ && group.set_percent == 0 && !group.yields && group.own_cpus.empty();
   }
   // The functions below: REQUIRE mutex_.
   void divide();
+  void divide(const std::vector<unsigned>& own_cpus);
   void set(uint16_t number, uint32_t percent, bool measures);
   double percent_of(const Group& group) const noexcept;
   static slice::GroupTerms terms_of(const Group& group) noexcept {

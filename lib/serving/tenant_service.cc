@@ -42,6 +42,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
       stages_(pipeline::GroupTable::kMaxGroups),
       layouts_(pipeline::GroupTable::kMaxGroups),
       num_slots_(pipeline::GroupTable::kMaxGroups),
+      cpus_(executor_cpus),
       shares_(clock, {.tunes = config.device.shares == "tuned",
                       .unmet_demands = config.device.unmet_demands == "equal"
                                            ? slice::UnmetDemands::kEqual

@@ -44,6 +44,7 @@
 #include "plan/cost_tables.h"
 #include "runtime/make_group.h"
 #include "serving/device_table.h"
+#include "serving/group_cpus.h"
 #include "serving/group_shares.h"
 #include "serving/loader_threads.h"
 #include "slice/knee_profile.h"
@@ -85,6 +86,7 @@ struct GroupInfo {
   uint32_t max_batch_tokens = 0, max_batch_requests = 0;
   std::string planner, scheduler;
   GroupShares::Share share;
+  std::vector<unsigned> own_cpus;                                      // GroupCpus::own()
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: no generation
   bool keeps_graphs = false;                                           // its device captures graphs
   uint64_t graphs = 0, graph_launches = 0, graph_failures = 0, refused_gemms = 0;
@@ -131,6 +133,8 @@ class TenantService final : public control::Appliance {
   Result<std::string> set_scheduler(const std::string& group,
                                     const std::string& scheduler) override;
   Result<uint32_t> set_share(const std::string& group, uint32_t percent) override;
+  Result<std::vector<unsigned>> set_cpus(const std::string& group,
+                                         const std::vector<unsigned>& cpus) override;
   Status run_profile(const std::string& group, const control::Progress& progress) override;
   Status measure_knee(const std::string& group, const control::Progress& progress) override;
   Status leave_failed_device(const control::Progress& progress) override;
@@ -254,6 +258,8 @@ class TenantService final : public control::Appliance {
   Status use_scheduler(uint16_t group, const std::string& scheduler);
   void tell_objectives();
   void share_cpus();
+  std::vector<unsigned> add_cpus(uint16_t number, const std::string& name);
+  Status place_groups();
   void drop_group_if_empty(uint16_t group);
   // tenant_service_versions.cc
   static constexpr uint64_t kNoTimeout = UINT64_MAX;
@@ -308,6 +314,7 @@ class TenantService final : public control::Appliance {
   std::vector<Layout> layouts_;  // by group number
   // By group number; the job thread's. Slots that hold a model, or that a load is to fill.
   std::vector<uint32_t> num_slots_;
+  GroupCpus cpus_;  // the job thread's
   GroupShares shares_;
   uint64_t generation_ = 0;
   tenant::Intake intake_ = tenant::Intake::kAccept;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "device/threads.h"
 #include "pipeline/lcores.h"
@@ -90,20 +91,28 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   loaders_.run([&] { group = make_group_(device, spec, options, kind_options_); });
   if (!group) return std::unexpected(group.error());
   stage_options.overlaps = overlaps(**group, device);
-  for (const size_t worker :
-       pipeline::workers_sharing_cpus({.num_threads = device.info().num_threads,
-       .num_process_cpus = device::num_process_cpus(),
-       .executor_cpus = stage_options.share.cpus,
-       .worker_cpus = pipeline_.worker_cpus()}))
+  const auto number = static_cast<uint16_t>(unused - stages_.begin());
+  const std::vector<unsigned> own_cpus = add_cpus(number, name);
+  stage_options.share.cpus = cpus_.of(number);
+  uint32_t num_threads = device.info().num_threads;
+  if (!own_cpus.empty())
+    num_threads = std::min(num_threads, static_cast<uint32_t>(own_cpus.size()));
+  for (const size_t worker : pipeline::workers_sharing_cpus({.num_threads = num_threads,
+                             .num_process_cpus = device::num_process_cpus(),
+                             .executor_cpus = stage_options.share.cpus,
+                             .worker_cpus = pipeline_.worker_cpus()}))
     stage_options.sharing_workers.push_back(&pipeline_.workers()[worker]->counters());
   const std::vector<pipeline::ReturnRing*> returns = pipeline_.return_rings();
-  ITIF_ASSIGN(auto stage, execution::GroupStage::create(name, std::move(*group), device, clock_,
-                                                        returns, stage_options));
-  stage->start();
-  const auto number = static_cast<uint16_t>(unused - stages_.begin());
+  auto stage = execution::GroupStage::create(name, std::move(*group), device, clock_, returns,
+                                             stage_options);
+  if (!stage) {
+    cpus_.remove(number);
+    return std::unexpected(stage.error());
+  }
+  (*stage)->start();
   {
     const std::lock_guard lock(mutex_);
-    stages_[number] = std::move(stage);
+    stages_[number] = std::move(*stage);
     layouts_[number].planner = kFirstPlanner;
     layouts_[number].scheduler = stage_options_.executor.scheduler;
   }
@@ -116,6 +125,9 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
               {.set_percent = settings_[name].share_percent.value_or(0),
                .knee_percent = bounding_knee(number),
                .yields = yields && !has_own});
+  if (Status placed = place_groups(); !placed)
+    log::warning("groups keep their CPUs, which overlap those of group {}: {}", name,
+                 placed.error().message);
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
@@ -160,6 +172,45 @@ Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t per
   return std::exchange(settings_[group].share_percent, percent).value_or(0);
 }
 
+Result<std::vector<unsigned>> TenantService::set_cpus(const std::string& group,
+                                                      const std::vector<unsigned>& cpus) {
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  const std::vector<unsigned> before = cpus_.own(number);
+  ITIF_TRY(cpus_.give(number, cpus));
+  if (Status placed = place_groups(); !placed) {
+    CHECK(cpus_.give(number, before));
+    if (Status back = place_groups(); !back)
+      log::error("group {}: some groups keep their new CPUs: {}", group, back.error().message);
+    return std::unexpected(placed.error());
+  }
+  return std::exchange(settings_[group].cpus, cpus).value_or(std::vector<unsigned>());
+}
+
+// Gives a new group the CPUs that control has set for its name, if they are still to be had.
+// Returns them.
+std::vector<unsigned> TenantService::add_cpus(uint16_t number, const std::string& name) {
+  cpus_.add(number, name);
+  const auto set = settings_.find(name);
+  if (set == settings_.end() || !set->second.cpus) return {};
+  if (Status given = cpus_.give(number, *set->second.cpus); !given)
+    log::warning("{}: it shares the CPUs of the groups without CPUs of their own",
+                 given.error().message);
+  return cpus_.own(number);
+}
+
+// Moves each group to the CPUs that it is to have, where these have changed.
+Status TenantService::place_groups() {
+  for (uint16_t number = 0; number < stages_.size(); ++number) {
+    if (!stages_[number]) continue;
+    execution::GroupStage& stage = *stages_[number];
+    const std::vector<unsigned> cpus = cpus_.of(number);
+    if (stage.cpus() != cpus) ITIF_TRY(stage.change_cpus(cpus));
+    if (stage.device().info().division == device::Division::kTime)
+      shares_.set_own_cpus(number, cpus_.own(number));
+  }
+  return {};
+}
+
 // Lets executors spin only while each has its own CPU. One that spins on a CPU needed by another
 // costs that one a scheduler time slice per batch. A sleeping executor is woken by its doorbell.
 void TenantService::share_cpus() {
@@ -181,6 +232,9 @@ void TenantService::drop_group_if_empty(uint16_t group) {
   }
   last->stop();
   share_cpus();
+  cpus_.remove(group);
+  if (Status placed = place_groups(); !placed)
+    log::warning("the CPUs of group {} are not used: {}", last->name(), placed.error().message);
   log::info("group {} is removed: it has no tenants left", last->name());
   loaders_.run([&] { last.reset(); });  // frees its memory
 }
@@ -214,6 +268,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.planner = layouts_[number].planner;
     entry.scheduler = layouts_[number].scheduler;
     entry.share = shares_.share(static_cast<uint16_t>(number));
+    entry.own_cpus = cpus_.own(static_cast<uint16_t>(number));
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();

@@ -85,10 +85,9 @@ Status TenantService::measure_shares(uint16_t group, runtime::KneeMeter& meter,
     if (cancelled_.load()) break;
     std::unique_ptr<runtime::TimeCompetitor> competitor;
     if (device.info().division == device::Division::kTime && percent < 100) {
-      ITIF_ASSIGN(
-          competitor,
-          runtime::TimeCompetitor::start(
-              device, {.cpus = stage_options_.share.cpus, .percent = 100.0 - percent}, clock_));
+      ITIF_ASSIGN(competitor,
+                  runtime::TimeCompetitor::start(
+                      device, {.cpus = stage.cpus(), .percent = 100.0 - percent}, clock_));
     }
     shares_.measure(group, percent);
     meter.begin(percent);

@@ -1,5 +1,9 @@
 """Shares of the device that follow the groups' loads (device.shares = "tuned")."""
 
+import contextlib
+import os
+from pathlib import Path
+
 import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, connect, wait_until
@@ -55,6 +59,63 @@ def test_a_set_share_is_not_tuned(tuned):
     for wrong in ("0", "101", "half"):
         with pytest.raises(CtlError, match="--share"):
             tuned.ctl("group", "update", name, "--share", wrong)
+
+
+def compute_threads(appliance):
+    """The CPUs of the groups' threads and their pools, each list once."""
+    tasks = Path(f"/proc/{appliance.process.pid}/task").iterdir()
+    lists = set()
+    for task in tasks:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            if (task / "comm").read_text(encoding="utf-8").strip() == "itif-group":
+                lists.add(tuple(sorted(os.sched_getaffinity(int(task.name)))))
+    return sorted(map(list, lists))
+
+
+def test_groups_have_cpus_of_their_own(new_appliance, namespaces, models):
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    appliance = new_appliance()
+    appliance.start()
+    added = {"own": appliance.add_tenant("own", models(backbone="minilm-l6")),
+             "shared": appliance.add_tenant("shared", models())}
+    names = {tenant: group["name"] for tenant, group in groups(appliance).items()}
+    wait_until(lambda: compute_threads(appliance) == [cpus], "the groups compute on these CPUs")
+    assert groups(appliance)["own"]["cpus"] is None
+    with connect(namespaces, added["own"]) as own, connect(namespaces, added["shared"]) as shared:
+        def answers():
+            return (own.infer_tokens(range(1000, 1064), "logits").payload,
+                    shared.infer_tokens([101, 2000, 102], "logits").payload)
+        expected = answers()
+        with Traffic(own, tokens=64) as own_traffic, Traffic(shared, tokens=16) as shared_traffic:
+            for _ in range(5):
+                text = appliance.ctl("group", "update", names["own"], "--cpus", str(cpus[0])).stdout
+                assert f"now has CPUs {cpus[0]} for itself" in text
+                wait_until(lambda: compute_threads(appliance) == [cpus[:1], cpus[1:]], "the groups compute on these CPUs")
+                assert groups(appliance)["own"]["cpus"] == cpus[:1]
+                text = appliance.ctl("group", "update", names["own"], "--cpus", "auto").stdout
+                assert "that no group has for itself" in text
+                wait_until(lambda: compute_threads(appliance) == [cpus], "the groups compute on these CPUs")
+        assert not own_traffic.losses and not own_traffic.refusals
+        assert not shared_traffic.losses and not shared_traffic.refusals
+        appliance.ctl("group", "update", names["own"], "--cpus", str(cpus[0]))
+        # Sums over one row do not depend on the number of threads.
+        assert answers() == expected
+    with pytest.raises(CtlError, match=f"cannot have CPUs {cpus[0]}-{cpus[-1]}: none would be left for group"):
+        appliance.ctl("group", "update", names["own"], "--cpus", f"{cpus[0]}-{cpus[-1]}")
+    with pytest.raises(CtlError, match="cannot have CPU 1023: groups compute on CPUs"):
+        appliance.ctl("group", "update", names["own"], "--cpus", "1023")
+    for wrong in ("1024", "2-1", "half"):
+        with pytest.raises(CtlError, match=f"'{wrong}' is no CPU from 0 to 1023"):
+            appliance.ctl("group", "update", names["own"], "--cpus", wrong)
+    appliance.kill()
+    appliance.start()
+    wait_until(lambda: len(groups(appliance)) == 2, "the tenants are restored", 30)
+    assert groups(appliance)["own"]["cpus"] == cpus[:1], "kept over a restart"
+    wait_until(lambda: compute_threads(appliance) == [cpus[:1], cpus[1:]], "the groups compute on these CPUs")
+    appliance.ctl("tenant", "remove", "own")
+    wait_until(lambda: compute_threads(appliance) == [cpus], "the groups compute on these CPUs")
 
 
 @pytest.mark.parametrize("setting, allowed", [("shares", "equal, tuned"), ("unmet_demands", "proportional, equal")])

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "base/cpu_list.h"
 #include "commands.h"
 #include "plan/make_planner.h"
 #include "plan/planner_names.h"
@@ -31,6 +32,12 @@ std::string percent_cell(const json& group, const char* key) {
   return fmt::format("{:.0f} %", group.value(key, 0.0));
 }
 
+// The CPUs that the group has for itself.
+std::string cpus_cell(const json& group) {
+  const json cpus = group.value("cpus", json());
+  return cpus.is_array() ? format_cpus(cpus.get<std::vector<unsigned>>()) : "shared";
+}
+
 void show_groups(const json& document) {
   using enum Table::Align;
   Table table({{"GROUP"},
@@ -44,6 +51,7 @@ void show_groups(const json& document) {
                {"SCHEDULER"},
                {"PLANNER"},
                {"SHARE", kRight},
+               {"CPUS"},
                {"GUE", kRight},
                {"PADDING", kRight}});
   for (const json& g : document.value("groups", json::array())) {
@@ -53,7 +61,7 @@ void show_groups(const json& document) {
          with_thousands(tenants.size()), text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
          bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
          count_cell(g, "requests_executing"), text_cell(g, "scheduler"), text_cell(g, "planner"),
-         percent_cell(g, "share_percent"), rate_cell(g, "gue"), padding_cell(g)});
+         percent_cell(g, "share_percent"), cpus_cell(g), rate_cell(g, "gue"), padding_cell(g)});
   }
   fmt::print("{}", table.text());
 }
@@ -173,7 +181,7 @@ void add_group_argument(CLI::App* command, std::string& group) {
 void add_group_update(CommandLine& line, CLI::App* groups) {
   struct Options {
     std::string group, planner, scheduler;
-    std::string share;
+    std::string share, cpus;
   };
   auto options = std::make_shared<Options>();
   Context& context = line.context;
@@ -201,6 +209,17 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
                    "of a GPU's multiprocessors always; auto: a part of what the others leave")
       ->type_name("PERCENT|auto")
       ->check(CLI::Range(1, 100) | CLI::IsMember({"auto"}));
+  update
+      ->add_option(
+          "--cpus", options->cpus,
+          "CPUs of its own, such as 2-5,8, which only groups with the same list compute on; "
+          "auto: those that no group has for itself")
+      ->type_name("CPUS|auto")
+      ->check([](const std::string& text) {
+        if (text == "auto") return std::string();
+        const auto cpus = parse_cpus(text);
+        return cpus ? std::string() : cpus.error().message;
+      });
   update->footer(
       "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
       "predicted\n"
@@ -222,6 +241,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       if (!options->scheduler.empty()) args["scheduler"] = options->scheduler;
       if (!options->share.empty())
         args["share_percent"] = options->share == "auto" ? 0 : std::stoi(options->share);
+      if (!options->cpus.empty())
+        args["cpus"] = options->cpus == "auto" ? json::array() : json(*parse_cpus(options->cpus));
       const auto answer = context.call_long("group.update", args);
       if (!answer) return answer.error();
       if (context.globals.json) {
@@ -238,6 +259,12 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       else if (answer->contains("share_percent"))
         fmt::print("group {} now has {} % of the device while others compute\n",
                    text_cell(*answer, "group"), count_cell(*answer, "share_percent"));
+      if (options->cpus == "auto")
+        fmt::print("group {} now computes on the CPUs that no group has for itself\n",
+                   text_cell(*answer, "group"));
+      else if (answer->contains("cpus"))
+        fmt::print("group {} now has CPUs {} for itself\n", text_cell(*answer, "group"),
+                   cpus_cell(*answer));
       return static_cast<int>(kDone);
     };
   });

@@ -82,15 +82,13 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
   const std::lock_guard lock(state_->mutex);
   try {
     const std::shared_ptr<Ladder> ladder = state_->find_or_add(shape);
-    state_->add_rungs(*ladder, ladder->all_threads,
-                      rung_of(std::min(max_rows, call_rows(state_->types))), state_->num_threads);
-    if (state_->num_threads > 1) {
-      state_->add_rungs(*ladder, ladder->one_thread, rung_of(std::min(max_rows, kConcurrentRows)),
-                        1);
+    ladder->last_rung =
+        std::max(ladder->last_rung, rung_of(std::min(max_rows, call_rows(state_->types))));
+    state_->add_rungs(*ladder);
+    if (state_->num_threads > 1)
       raise(state_->staging_bytes,
             size_t{kConcurrentRows} * shape.n *
                 (shape.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations)));
-    }
     return GemmHandle(ladder);
   } catch (const std::exception& error) {
     return no_gemm(state_->types, shape, error);

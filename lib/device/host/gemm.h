@@ -1,7 +1,8 @@
 // GEMMs of prepacked weights through oneDNN. Only gemm_ladder.h includes oneDNN.
 //
-// oneDNN compiles code for a fixed number of rows. prepare() therefore makes a ladder of primitives
-// for each shape: 1, 2, 4, 8, then multiples of 16 up to call_rows() rows. A range runs in chunks
+// oneDNN compiles code for a fixed number of rows and threads. prepare() therefore makes a ladder
+// of primitives for each shape and number of threads: 1, 2, 4, 8, then multiples of 16 up to
+// call_rows() rows. A range runs in chunks
 // of call_rows() rows, and the rest on the first rung that holds it. This last call also reads up
 // to kRowSlack rows past its range and overwrites them with garbage. The garbage is harmless,
 // because ranges run in ascending order: a later range rewrites each garbage row, or the row lies
@@ -52,7 +53,8 @@ class GemmLibrary {
     virtual Status run(std::span<const kernels::GroupedGemm> all, TurnTaker* turns) = 0;
     Status run(std::span<const kernels::GroupedGemm> all) { return run(all, nullptr); }
   };
-  Result<std::unique_ptr<Runner>> make_runner();
+  // `num_threads`: of the stream; at most those of the library.
+  Result<std::unique_ptr<Runner>> make_runner(uint32_t num_threads);
 
  private:
   std::shared_ptr<GemmState> state_;

@@ -1,5 +1,7 @@
 #include "device/host/gemm_ladder.h"
 
+#include <algorithm>
+
 namespace itif::device {
 namespace {
 
@@ -35,7 +37,7 @@ std::shared_ptr<Ladder> GemmState::find_or_add(const GemmShape& shape) {
   std::erase_if(ladders, [](const std::weak_ptr<Ladder>& ladder) { return ladder.expired(); });
   for (const std::weak_ptr<Ladder>& known : ladders)
     if (std::shared_ptr<Ladder> ladder = known.lock(); ladder && ladder->is(shape)) return ladder;
-  auto ladder = std::make_shared<Ladder>();
+  auto ladder = std::make_shared<Ladder>(num_threads);
   ladder->n = shape.n;
   ladder->k = shape.k;
   ladder->has_bias = shape.has_bias;
@@ -50,9 +52,23 @@ std::shared_ptr<Ladder> GemmState::find_or_add(const GemmShape& shape) {
   return ladder;
 }
 
-void GemmState::add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t max_threads) {
+void GemmState::add_thread_count(uint32_t count) {
+  if (std::ranges::find(thread_counts, count) != thread_counts.end()) return;
+  thread_counts.push_back(count);
+  for (const std::weak_ptr<Ladder>& known : ladders)
+    if (const std::shared_ptr<Ladder> ladder = known.lock()) add_rungs(*ladder);
+}
+
+void GemmState::add_rungs(Ladder& ladder) {
+  for (const uint32_t count : thread_counts) add_rungs(ladder, ladder.last_rung, count);
+  if (num_threads > 1) add_rungs(ladder, std::min(ladder.last_rung, rung_of(kConcurrentRows)), 1);
+}
+
+void GemmState::add_rungs(Ladder& ladder, uint32_t last, uint32_t max_threads) {
+  std::unique_ptr<Rungs>& rungs = ladder.by_threads[max_threads];
+  if (rungs == nullptr) rungs = std::make_unique<Rungs>();
   for (uint32_t rung = 0; rung <= last; ++rung)
-    if (!rungs.owned[rung]) add_rung(ladder, rungs, rung, max_threads);
+    if (!rungs->owned[rung]) add_rung(ladder, *rungs, rung, max_threads);
 }
 
 void GemmState::add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t max_threads) {

@@ -68,12 +68,17 @@ struct Rungs {
 
 // The primitives of one (n, k, has_bias, f32_out).
 struct Ladder final : kernels::PreparedGemm {
+  explicit Ladder(uint32_t num_threads) : by_threads(num_threads + 1) {}
+
   uint32_t n = 0;
   uint32_t k = 0;
   bool has_bias = false;
   bool f32_out = false;
   dnnl::memory::desc weights;  // the same layout for every rung
-  Rungs all_threads, one_thread;
+  uint32_t last_rung = 0;      // the largest that a group needs
+  // Primitives for [n] threads; null: no stream computes with n threads. [1] also serves the tasks
+  // of concurrent ranges. An element does not change once a stream may use it.
+  std::vector<std::unique_ptr<Rungs>> by_threads;
 
   bool is(const GemmShape& shape) const {
     return n == shape.n && k == shape.k && has_bias == shape.has_bias && f32_out == shape.f32_out;
@@ -83,23 +88,31 @@ struct Ladder final : kernels::PreparedGemm {
 // oneDNN's engine, and the ladders of all shapes that somebody holds.
 struct GemmState {
   GemmState(const ComputeTypes& types, uint32_t num_threads)
-      : types(types), num_threads(num_threads), engine(dnnl::engine::kind::cpu, 0) {}
+      : types(types),
+        num_threads(num_threads),
+        engine(dnnl::engine::kind::cpu, 0),
+        thread_counts{num_threads} {}
 
   const ComputeTypes types;
-  const uint32_t num_threads;
+  const uint32_t num_threads;  // the most of any stream
   dnnl::engine engine;
   std::mutex mutex;  // guards creation; look-ups do not take it
   std::vector<std::weak_ptr<Ladder>> ladders;
+  std::vector<uint32_t> thread_counts;   // of streams so far, without repetition
   std::atomic<size_t> scratch_bytes{0};  // most of any primitive so far
   std::atomic<size_t> staging_bytes{0};  // most of any task's output so far
 
   // Returns the ladder of a shape, shared with its other holders. REQUIRES: mutex is held. Throws.
   std::shared_ptr<Ladder> find_or_add(const GemmShape& shape);
-  // Makes missing rungs up to `last`, of up to max_threads threads. REQUIRES: mutex is held.
+  // Makes the rungs of all ladders for streams of so many threads, now and in prepare(). REQUIRES:
+  // mutex is held, 0 < count <= num_threads. Throws.
+  void add_thread_count(uint32_t count);
+  // Makes a ladder's missing rungs up to last_rung, for all streams. REQUIRES: mutex is held.
   // Throws.
-  void add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t max_threads);
+  void add_rungs(Ladder& ladder);
 
  private:
+  void add_rungs(Ladder& ladder, uint32_t last, uint32_t max_threads);
   dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
                                         const dnnl::memory::desc& weights);
   void add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t max_threads);

@@ -80,9 +80,9 @@ class Executor {
 
 class DnnlRunner final : public GemmLibrary::Runner {
  public:
-  explicit DnnlRunner(std::shared_ptr<GemmState> state)
-      : state_(std::move(state)), partitioner_(state_->num_threads) {
-    for (uint32_t thread = 0; thread < state_->num_threads; ++thread) {
+  DnnlRunner(std::shared_ptr<GemmState> state, uint32_t num_threads)
+      : state_(std::move(state)), num_threads_(num_threads), partitioner_(num_threads) {
+    for (uint32_t thread = 0; thread < num_threads_; ++thread) {
       executors_.emplace_back(state_->engine);
       executors_.back().grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
       executors_.back().staging(state_->staging_bytes.load(std::memory_order_relaxed));
@@ -97,7 +97,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
           .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
       if (args.prepared == nullptr || !ladder_of(args).is(shape)) return not_prepared(shape, 0);
     }
-    const bool may_share = state_->num_threads > 1;
+    const bool may_share = num_threads_ > 1;
     const kernels::GroupedGemm* running = all.data();
     try {
       if (have_same_calls(all)) return run_calls(all);
@@ -169,7 +169,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
       for (kernels::GroupedGemm& args : call_)
         args.ranges = args.ranges.subspan(first, call.num_ranges);
       first += call.num_ranges;
-      if (call.num_ranges > 1 && state_->num_threads > 1) {
+      if (call.num_ranges > 1 && num_threads_ > 1) {
         ITIF_TRY(run_concurrently(call_));
         continue;
       }
@@ -192,7 +192,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
       for (uint32_t row = range.first_row; row < end;) {
         const uint32_t rows =
             std::min({end - row, call_rows(state_->types), part_rows(row_products)});
-        const Rung* rung = ladder_of(args).all_threads.of(rows);
+        const Rung* rung = ladder_of(args).by_threads[num_threads_]->of(rows);
         if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
         omp_set_num_threads(static_cast<int>(rung->num_threads));
         if (turns_) turns_->begin_part();
@@ -214,7 +214,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
       for (const kernels::RowRange& range : args.ranges)
         for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
           const uint32_t rows = std::min(range.num_rows - row, task_rows);
-          if (ladder_of(args).one_thread.of(rows) == nullptr)
+          if (ladder_of(args).by_threads[1]->of(rows) == nullptr)
             return not_prepared({args.n, args.k}, rows);
           tasks_.push_back(
               {&args, range.first_row + row, rows, range.slot, uint64_t{rows} * args.n * args.k});
@@ -225,7 +225,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     });
     std::atomic<const kernels::GroupedGemm*> failed_gemm{nullptr};
     const auto count = static_cast<int64_t>(tasks_.size());
-#pragma omp parallel for schedule(dynamic, 1) num_threads(state_->num_threads)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads_)
     for (int64_t i = 0; i < count; ++i) {
       const Task& task = tasks_[static_cast<size_t>(i)];
       try {
@@ -240,7 +240,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
 
   void run_task(Executor& executor, const Task& task) {
     const kernels::GroupedGemm& args = *task.gemm;
-    const Rung& rung = *ladder_of(args).one_thread.of(task.num_rows);
+    const Rung& rung = *ladder_of(args).by_threads[1]->of(task.num_rows);
     const uint32_t rows = rung_rows(rung_of(task.num_rows));
     const size_t row_bytes = output_row_bytes(args);
     std::byte* out = output(args, task.row);
@@ -250,6 +250,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
   }
 
   std::shared_ptr<GemmState> state_;
+  const uint32_t num_threads_;
   TurnTaker* turns_ = nullptr;       // of the launch that runs
   TurnTaker::Pace pace_;             // per product
   std::vector<Executor> executors_;  // by thread
@@ -260,10 +261,13 @@ class DnnlRunner final : public GemmLibrary::Runner {
 
 }  // namespace
 
-Result<std::unique_ptr<GemmLibrary::Runner>> GemmLibrary::make_runner() {
+Result<std::unique_ptr<GemmLibrary::Runner>> GemmLibrary::make_runner(uint32_t num_threads) {
+  CHECK(num_threads > 0 && num_threads <= state_->num_threads);
+  const std::lock_guard lock(state_->mutex);
   try {
-    return std::make_unique<DnnlRunner>(state_);
-  } catch (const dnnl::error& error) {
+    state_->add_thread_count(num_threads);
+    return std::make_unique<DnnlRunner>(state_, num_threads);
+  } catch (const std::exception& error) {
     return fail(Code::kInternal, fmt::format("oneDNN cannot make a stream: {}", error.what()));
   }
 }

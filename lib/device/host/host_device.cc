@@ -12,6 +12,14 @@
 #include "device/threads.h"
 
 namespace itif::device {
+namespace {
+
+// Returns how many sleeping threads throttle a pool of so many threads.
+uint32_t num_sleepers(uint32_t num_threads) {
+  return num_process_cpus() - std::min(num_process_cpus(), num_threads) + 1;
+}
+
+}  // namespace
 
 HostDevice::HostDevice(DeviceInfo info, kernels::host::Bf16Products products,
                        size_t memory_limit_bytes)
@@ -21,7 +29,7 @@ HostDevice::HostDevice(DeviceInfo info, kernels::host::Bf16Products products,
               .bf16_products = products},
       budget_(std::make_shared<MemoryBudget>(memory_limit_bytes)),
       gemms_(info_.compute, info_.num_threads),
-      throttle_(num_process_cpus() - std::min(num_process_cpus(), info_.num_threads) + 1) {
+      throttle_(num_sleepers(info_.num_threads)) {
   info_.memory_bytes = budget_->available_bytes();
 }
 
@@ -69,7 +77,12 @@ Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limi
     turns = known.lock();
     if (turns == nullptr) known = turns = std::make_shared<Turns>(clock);
   }
-  return make_host_stream(gemms_, launch_, throttle_, std::move(turns), limits, options);
+  kernels::host::HostLaunch launch = launch_;
+  if (!options.share.cpus.empty())
+    launch.num_threads =
+        std::min(launch.num_threads, static_cast<uint32_t>(options.share.cpus.size()));
+  throttle_.add_sleepers(num_sleepers(launch.num_threads));
+  return make_host_stream(gemms_, launch, throttle_, std::move(turns), limits, options);
 }
 
 Status check_host_types(const ComputeTypes& types) {

@@ -113,7 +113,7 @@ class HostStream final : public ImmediateStream, public TurnWaits {
 Result<std::unique_ptr<Stream>> make_host_stream(
     GemmLibrary& gemms, const kernels::host::HostLaunch& launch, PoolThrottle& throttle,
     std::shared_ptr<Turns> turns, const StreamLimits& limits, const StreamOptions& options) {
-  ITIF_ASSIGN(auto runner, gemms.make_runner());
+  ITIF_ASSIGN(auto runner, gemms.make_runner(launch.num_threads));
   ITIF_ASSIGN(auto scratch,
               LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
                                    launch.num_threads));

@@ -30,6 +30,12 @@ Status PoolThrottle::start() {
   return {};
 }
 
+void PoolThrottle::add_sleepers(uint32_t num_sleepers) noexcept {
+  uint32_t most = num_sleepers_.load(std::memory_order_relaxed);
+  while (most < num_sleepers && !num_sleepers_.compare_exchange_weak(most, num_sleepers)) {
+  }
+}
+
 void PoolThrottle::hold() noexcept {
   holds_.fetch_add(1);
   holds_.notify_all();
@@ -57,7 +63,8 @@ void PoolThrottle::run() noexcept {
 }
 
 void PoolThrottle::sleep_with_team() noexcept {
-#pragma omp parallel num_threads(num_sleepers_ + 1)
+  const uint32_t num_threads = num_sleepers_.load(std::memory_order_relaxed) + 1;
+#pragma omp parallel num_threads(num_threads)
   {
     // The other threads sleep at the region's end.
     if (omp_get_thread_num() == 0)

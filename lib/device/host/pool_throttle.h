@@ -32,6 +32,8 @@ class PoolThrottle {
   PoolThrottle(const PoolThrottle&) = delete;
   PoolThrottle& operator=(const PoolThrottle&) = delete;
 
+  // Makes them at least so many from the next hold() on: smaller pools need more. Any thread.
+  void add_sleepers(uint32_t num_sleepers) noexcept;
   // Starts the thread that does the work, once. REQUIRES: one caller at a time. Errors:
   // kResourceExhausted.
   Status start();
@@ -45,7 +47,7 @@ class PoolThrottle {
   void run() noexcept;
   void sleep_with_team() noexcept;
 
-  const uint32_t num_sleepers_;
+  std::atomic<uint32_t> num_sleepers_;
   std::atomic<int> holds_{0};  // number of holds; kStop is added to end the thread
   std::thread thread_;
 };

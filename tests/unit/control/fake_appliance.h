@@ -120,6 +120,13 @@ class FakeAppliance final : public Appliance, public Documents {
     if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
     return std::exchange(groups_settings[group].share_percent, percent).value_or(0);
   }
+  Result<std::vector<unsigned>> set_cpus(const std::string& group,
+                                         const std::vector<unsigned>& cpus) override {
+    calls.push_back("cpus " + group);
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    if (cpus == std::vector<unsigned>{1000}) return fail(Code::kInvalidArgument, "no CPU 1000");
+    return std::exchange(groups_settings[group].cpus, cpus).value_or(std::vector<unsigned>());
+  }
   Status run_profile(const std::string& group, const Progress&) override {
     calls.push_back("profile " + group);
     return {};

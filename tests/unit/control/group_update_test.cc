@@ -33,6 +33,21 @@ TEST_F(GroupUpdateTest, KeepsEachSettingOverRestarts) {
   ok("group.update", {{"group", "bert-768"}, {"planner", "itif"}});
   restart();
   EXPECT_EQ(settings(), (GroupSettings{"itif", "edf", 30}));
+  const json cpus = ok("group.update", {{"group", "bert-768"}, {"cpus", {5, 0, 1, 2}}});
+  EXPECT_EQ(cpus, (json{{"group", "bert-768"}, {"cpus", {0, 1, 2, 5}}}));
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"itif", "edf", 30, {{0, 1, 2, 5}}}));
+  ok("group.update", {{"group", "bert-768"}, {"cpus", json::array()}});
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"itif", "edf", 30}));
+}
+
+TEST_F(GroupUpdateTest, RefusedCpusTakeTheOtherSettingsBack) {
+  start();
+  ok("group.update", {{"group", "bert-768"}, {"share_percent", 10}});
+  const json args = {{"group", "bert-768"}, {"share_percent", 20}, {"cpus", {1000}}};
+  EXPECT_EQ(refusal("group.update", args).message, "no CPU 1000");
+  EXPECT_EQ(settings(), (GroupSettings{"", "", 10}));
 }
 
 TEST_F(GroupUpdateTest, ARefusedSchedulerTakesThePlannerBack) {
@@ -65,10 +80,14 @@ TEST_F(GroupUpdateTest, RefusesWrongArguments) {
   start();
   const auto message = [&](const json& args) { return refusal("group.update", args).message; };
   EXPECT_EQ(message({{"group", "bert-768"}}),
-            "group.update: nothing to change: give planner, scheduler or share_percent");
+            "group.update: nothing to change: give planner, scheduler, share_percent or cpus");
   for (const json& wrong : {json(101), json(-1), json(2.5), json("30")})
     EXPECT_NE(message({{"group", "bert-768"}, {"share_percent", wrong}}).find("'share_percent'"),
               std::string::npos)
+        << wrong;
+  for (const json& wrong : {json("0"), json(1), json{-1}, json{1.5}, json{1024}, json{3, 3}})
+    EXPECT_EQ(message({{"group", "bert-768"}, {"cpus", wrong}}),
+              "group.update: 'cpus' must be a list of different CPUs from 0 to 1023")
         << wrong;
   for (const std::string& wrong : {std::string(), std::string("a b"), std::string(256, 'a')})
     EXPECT_NE(message({{"group", "bert-768"}, {"scheduler", wrong}}).find("'scheduler' must be"),

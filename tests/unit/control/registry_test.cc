@@ -293,6 +293,7 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
 TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
   sql("ALTER TABLE tenant DROP COLUMN base_dir");
+  sql("ALTER TABLE group_setting DROP COLUMN cpus");
   sql("ALTER TABLE other_version DROP COLUMN base_dir");
   sql("PRAGMA user_version = 5");
   tenant::Record expected = record_of(1, "alpha");
@@ -306,6 +307,7 @@ TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
 TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
   ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf"}));
   drop_versions();
+  sql("ALTER TABLE group_setting DROP COLUMN cpus");
   sql("ALTER TABLE group_setting DROP COLUMN share_percent");
   sql("ALTER TABLE group_setting DROP COLUMN scheduler");
   sql("PRAGMA user_version = 2");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -56,6 +58,11 @@ class HostStreams : public testing::Test {
     return values;
   }
 
+  static size_t num_threads() {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
+  }
+
   static constexpr GemmShape kShape{.n = kN, .k = kK, .has_bias = false};
   std::unique_ptr<Device> device_ =
       open_device({.kind = "host", .dtype = "f32", .num_threads = 2}).value();
@@ -87,6 +94,53 @@ TEST_F(HostStreams, ComputeInTurns) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+// A stream's pool has a thread for each of its CPUs. Streams of one and of two threads use the same
+// weights, and those on different CPUs do not wait for each other.
+TEST_F(HostStreams, ComputeWithOneThreadForEachCpu) {
+  const std::vector<Share> shares = {{.cpus = {0, 1}}, {.cpus = {0}}, {.cpus = {1}}};
+  const Operands operands = make_operands(1);
+  const auto all = device_->make_stream().value();
+  launch(*all, operands);
+  ASSERT_TRUE(all->synchronize());
+  const std::vector<float> expected = result_of(operands);
+  for (const Share& share : shares) {
+    std::memset(operands.out->data(), 0, size_t{kRows} * kN * sizeof(float));
+    size_t most_threads = 0;
+    std::thread([&] {
+      const size_t before = num_threads();
+      const auto stream = device_->make_stream({}, {.share = share}).value();
+      stream->attach_thread();
+      launch(*stream, operands);
+      ASSERT_TRUE(stream->synchronize());
+      most_threads = num_threads() - before;
+    }).join();
+    EXPECT_EQ(result_of(operands), expected) << share.cpus.size() << " CPUs";
+    EXPECT_EQ(most_threads, share.cpus.size() - 1) << "beside the stream's own";
+  }
+  // Shapes that are prepared later serve streams of both numbers of threads, too.
+  const GemmShape later{.n = 64, .k = kK, .has_bias = false};
+  const GemmHandle prepared = device_->prepare(later, kRows).value();
+  const auto weights = device_->allocate(device_->packed_bytes(later).value()).value();
+  std::vector<float> ones(size_t{later.n} * kK, 1.0f);
+  const TensorView view{.data = reinterpret_cast<const std::byte*>(ones.data()),
+                        .dtype = DType::kF32,
+                        .shape = {later.n, kK}};
+  ASSERT_TRUE(device_->pack(later, {&view, 1}, weights->data()));
+  const kernels::RowRange range{0, kRows, 0};
+  for (const Share& share : shares) {
+    const auto stream = device_->make_stream({}, {.share = share}).value();
+    stream->launch(kernels::GroupedGemm{.a = operands.a->data(),
+                                        .weights = {weights->data(), 0},
+                                        .bias = {},
+                                        .out = operands.out->data(),
+                                        .n = later.n,
+                                        .k = kK,
+                                        .ranges = {&range, 1},
+                                        .prepared = prepared.get()});
+    ASSERT_TRUE(stream->synchronize()) << share.cpus.size() << " CPUs";
+  }
 }
 
 }  // namespace

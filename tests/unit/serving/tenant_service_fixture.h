@@ -48,7 +48,7 @@ class TenantServiceTest : public ::testing::Test {
   void remake() {
     service.reset();
     service = std::make_unique<TenantService>(
-        *pipeline, table, clock, config, std::vector<unsigned>{0},
+        *pipeline, table, clock, config, executor_cpus,
         [this](device::Device& of, const model::BackboneSpec& spec,
                const runtime::GroupOptions& options,
                const runtime::KindOptions&) -> Result<std::unique_ptr<runtime::Group>> {
@@ -116,6 +116,7 @@ class TenantServiceTest : public ::testing::Test {
 
   SystemClock clock;
   config::Config config;
+  std::vector<unsigned> executor_cpus = {0};
   FakeDevice& device = *new FakeDevice;  // owned by `table`
   DeviceTable table{std::unique_ptr<device::Device>(&device)};
   // In the order in which they were made, including groups that have ended.
