@@ -183,6 +183,11 @@ class Device {
   // kUnsupported.
   virtual Status register_host_memory(const void* data, size_t bytes) = 0;
 
+  // Makes the threads that compute for streams with StreamOptions::shares_cpus sleep early while
+  // they wait for each other (true), because other threads of the process want their CPUs for a
+  // while, or ends that (false). Each call of the one needs one of the other. Any thread.
+  virtual void sleep_early(bool) noexcept {}
+
   // Restarts the device after a fault. Host memory stays registered. REQUIRES: no buffer, slab or
   // stream of it exists. Errors: kUnsupported (a host device has no such faults), kInternal.
   virtual Status reset() { return fail(Code::kUnsupported, "the device needs no reset"); }

@@ -12,7 +12,9 @@
 
 namespace itif::serving {
 
-LoaderThreads::LoaderThreads(size_t count, std::vector<unsigned> cpus) : cpus_(std::move(cpus)) {
+LoaderThreads::LoaderThreads(size_t count, std::vector<unsigned> cpus,
+                             std::function<void(bool)> on_busy)
+    : cpus_(std::move(cpus)), on_busy_(std::move(on_busy)) {
   CHECK(count > 0);
   start(posted_, count);
   start(waited_for_, 1);
@@ -46,12 +48,14 @@ void LoaderThreads::loop(Queue& queue) {
     lock.unlock();
     background.begin_work();
     lock.lock();
+    if (working_.empty() && on_busy_) on_busy_(true);
     working_.push_back(&background);
     lock.unlock();
     work();
     work = nullptr;
     lock.lock();
     std::erase(working_, &background);
+    if (working_.empty() && on_busy_) on_busy_(false);
   }
 }
 

@@ -23,8 +23,9 @@ class LoaderThreads {
   static constexpr std::chrono::milliseconds kPacePeriod{500};  // between calls of keep_pace()
 
   // Starts `count` threads for posted work, and one for run(). `cpus`: that they may use; empty:
-  // all of the process. REQUIRES: count > 0.
-  LoaderThreads(size_t count, std::vector<unsigned> cpus);
+  // all of the process. `on_busy`: called with true before the first thread works, with false after
+  // the last one. REQUIRES: count > 0.
+  LoaderThreads(size_t count, std::vector<unsigned> cpus, std::function<void(bool)> on_busy = {});
   ~LoaderThreads();  // finishes what is posted
   LoaderThreads(const LoaderThreads&) = delete;
   LoaderThreads& operator=(const LoaderThreads&) = delete;
@@ -50,6 +51,7 @@ class LoaderThreads {
   void loop(Queue& queue);
 
   const std::vector<unsigned> cpus_;
+  const std::function<void(bool)> on_busy_;
   std::mutex mutex_;
   bool is_ending_ = false;  // guarded by mutex_, as is the next one
   std::vector<BackgroundThread*> working_;

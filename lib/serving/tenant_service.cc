@@ -47,7 +47,8 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
                       .unmet_demands = config.device.unmet_demands == "equal"
                                            ? slice::UnmetDemands::kEqual
                                            : slice::UnmetDemands::kProportional}),
-      loaders_(std::min<size_t>(kMostLoaders, device::num_process_cpus()), executor_cpus) {
+      loaders_(std::min<size_t>(kMostLoaders, device::num_process_cpus()), executor_cpus,
+               [this](bool busy) { yield_to_loads(busy); }) {
   const config::Batching& batching = config.batching;
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;
@@ -71,6 +72,13 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
       .cleaning = runtime::parse_cleaning(batching.cleaning).value()};
   stage_options_.idle.max_sleep_ns = 100'000'000;  // the doorbell wakes it earlier
   stage_options_.share.cpus = std::move(executor_cpus);
+}
+
+// Threads of a compute pool that spin hinder each other beside loads: the kernel sees no idle CPU
+// to move one to, so one spins on the CPU that the other waits for.
+void TenantService::yield_to_loads(bool loads) noexcept {
+  if (loads) yielding_ = &devices_.serving();
+  yielding_->sleep_early(loads);
 }
 
 TenantService::~TenantService() {

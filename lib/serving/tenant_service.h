@@ -258,6 +258,7 @@ class TenantService final : public control::Appliance {
   Status use_scheduler(uint16_t group, const std::string& scheduler);
   void tell_objectives();
   void share_cpus();
+  void yield_to_loads(bool loads) noexcept;
   std::vector<unsigned> add_cpus(uint16_t number, const std::string& name);
   Status place_groups();
   void drop_group_if_empty(uint16_t group);
@@ -320,6 +321,7 @@ class TenantService final : public control::Appliance {
   tenant::Intake intake_ = tenant::Intake::kAccept;
   std::atomic<bool> cancelled_{false};
   uint32_t next_index_ = 0;
+  device::Device* yielding_ = nullptr;  // while models load; only yield_to_loads() uses it
   LoaderThreads loaders_;
 };
 

@@ -34,6 +34,7 @@ class HostDevice final : public Device {
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override;
   uint32_t row_slack() const override { return kRowSlack; }
   Status register_host_memory(const void*, size_t) override { return {}; }
+  void sleep_early(bool early) noexcept override { early ? throttle_.hold() : throttle_.release(); }
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
                                               const StreamOptions& options) override;
 

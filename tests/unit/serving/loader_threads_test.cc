@@ -6,6 +6,7 @@
 #include <future>
 #include <latch>
 #include <stdexcept>
+#include <vector>
 
 namespace itif::serving {
 namespace {
@@ -37,6 +38,17 @@ TEST(LoaderThreads, RunThrowsWhatTheWorkThrows) {
   loaders.run([&] { policy = sched_getscheduler(0); });
   EXPECT_EQ(policy, SCHED_IDLE);
   EXPECT_NE(sched_getscheduler(0), SCHED_IDLE);
+}
+
+TEST(LoaderThreads, TellWhetherAnyWorks) {
+  std::vector<bool> told;
+  {
+    LoaderThreads loaders(2, {}, [&](bool busy) { told.push_back(busy); });
+    EXPECT_TRUE(told.empty());
+    std::latch both(2);
+    for (int i = 0; i < 2; ++i) loaders.post([&] { both.arrive_and_wait(); });
+  }
+  EXPECT_EQ(told, (std::vector<bool>{true, false})) << "the two worked at the same time";
 }
 
 }  // namespace
