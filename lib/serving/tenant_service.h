@@ -311,6 +311,7 @@ class TenantService final : public control::Appliance {
     std::string planner, scheduler;
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured
     std::shared_ptr<const slice::KneeProfile> knee;  // null: not measured
+    std::vector<unsigned> own_cpus;                  // GroupCpus::own()
   };
   std::vector<Layout> layouts_;  // by group number
   // By group number; the job thread's. Slots that hold a model, or that a load is to fill.

@@ -205,6 +205,10 @@ Status TenantService::place_groups() {
     execution::GroupStage& stage = *stages_[number];
     const std::vector<unsigned> cpus = cpus_.of(number);
     if (stage.cpus() != cpus) ITIF_TRY(stage.change_cpus(cpus));
+    {
+      const std::lock_guard lock(mutex_);
+      layouts_[number].own_cpus = cpus_.own(number);
+    }
     if (stage.device().info().division == device::Division::kTime)
       shares_.set_own_cpus(number, cpus_.own(number));
   }
@@ -268,7 +272,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.planner = layouts_[number].planner;
     entry.scheduler = layouts_[number].scheduler;
     entry.share = shares_.share(static_cast<uint16_t>(number));
-    entry.own_cpus = cpus_.own(static_cast<uint16_t>(number));
+    entry.own_cpus = layouts_[number].own_cpus;
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();
