@@ -1,7 +1,6 @@
 #include "runtime/graph_buckets.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace itif::runtime {
 namespace {
@@ -80,7 +79,7 @@ const GraphBucket* GraphBuckets::find(std::span<const kernels::RowRange> runs, s
                                       size_t num_pieces) const noexcept {
   uint64_t rows = 0;
   for (const kernels::RowRange& run : runs) rows += run.num_rows;
-  if (rows == 0 || !suit(rows, runs.size(), std::numeric_limits<uint32_t>::max())) return nullptr;
+  if (rows == 0 || rows > runs.size() * uint64_t{kSmallRows}) return nullptr;
   for (const GraphBucket& bucket : buckets_) {  // by cost
     if (bucket.num_segments < num_segments || bucket.num_pieces < num_pieces) continue;
     uint64_t ranges = 0;

@@ -36,12 +36,6 @@ class GraphBuckets {
   // The largest small batch, and the most rows per tenant in larger batches that have buckets.
   static constexpr uint32_t kSmallRows = 512;
 
-  // Returns true if a batch of `rows` rows, in `runs` runs of one tenant each, gains from a bucket.
-  // `max_rows`: of the largest bucket.
-  static constexpr bool suit(uint64_t rows, uint64_t runs, uint32_t max_rows) noexcept {
-    return rows <= max_rows && rows <= runs * kSmallRows;
-  }
-
   GraphBuckets() = default;  // no buckets
   // Makes buckets of up to max_rows rows. `image_tokens`: tokens per request of a group that takes
   // images, one request per range; 0: the group takes token ids.
@@ -50,7 +44,9 @@ class GraphBuckets {
   static GraphBuckets of_steps(uint32_t max_rows);
 
   // Returns the cheapest bucket that holds `runs` (one tenant's rows each), or nullptr if none
-  // does, or if none suits them. Allocates nothing.
+  // does, or if none suits them. The layout of a pass and its price both depend on it. num_pieces:
+  // 0 if it is not known. Buckets with pieces hold at least two per segment, and eight more.
+  // Allocates nothing.
   const GraphBucket* find(std::span<const kernels::RowRange> runs, size_t num_segments,
                           size_t num_pieces) const noexcept;
   // All buckets, cheapest first: those are used most often.

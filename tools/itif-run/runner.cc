@@ -88,8 +88,9 @@ Status Runner::make_planner(const std::string& name) {
   }
   const plan::PlanLimits limits = encoder_->pass_limits().added_to(
       {.max_requests = group_->options().max_requests, .max_rows = group_->options().max_tokens});
-  ITIF_ASSIGN(planner_, runtime::make_group_planner(name, device_->info(), limits, tables,
-                                                    encoder_->pass_weights()));
+  ITIF_ASSIGN(planner_,
+              runtime::make_group_planner(name, device_->info(), limits, tables,
+                                          encoder_->pass_weights(), encoder_->graph_buckets()));
   return {};
 }
 

@@ -1,6 +1,6 @@
 // Lays segments out in the flat arrays that operators take, rows end to end. The only padding is
-// the plan's and, on a device that asks for it, that of a graph bucket (graph_buckets.h). Segments
-// that share score matrices take no bucket: its padding would lie within their rows.
+// the plan's and, on a device that asks for it, that of a graph bucket (graph_buckets.h). A score
+// matrix that segments of two ranges share includes the padding between the ranges.
 //
 // Peer input is checked against the model here. A segment that cannot run gets its status and takes
 // no row; the others are unaffected.

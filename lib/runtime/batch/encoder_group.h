@@ -10,6 +10,7 @@
 #include "runtime/batch/batch.h"
 #include "runtime/cost/pass_limits.h"
 #include "runtime/cost/pass_weights.h"
+#include "runtime/graph_buckets.h"
 #include "runtime/group.h"
 
 namespace itif::runtime {
@@ -42,6 +43,8 @@ class EncoderGroup : public Group {
   // Returns what prices of passes need to know of the weights; null: no GEMM is joined. Valid as
   // long as the group.
   virtual std::shared_ptr<const PassWeights> pass_weights() const { return nullptr; }
+  // Returns the buckets that passes are padded to; empty: the device uses none.
+  virtual GraphBuckets graph_buckets() const { return {}; }
   // Errors: kUnsupported, a planner whose segments share score matrices, which the group's fusion
   // mode does not have.
   Status check_planner(std::string_view planner) const;

@@ -77,10 +77,8 @@ GroupExecutor::~GroupExecutor() {
 
 Status GroupExecutor::set_planner(std::string_view name, const device::DeviceInfo& device,
                                   const std::shared_ptr<const plan::CostTables>& tables) {
-  device::DeviceInfo info = device;
-  if (group_.num_buckets() == 0) info.max_bucket_rows = 0;  // no pass of this group is replayed
-  ITIF_ASSIGN(auto planner,
-              make_group_planner(name, info, planner_.limits(), tables, group_.pass_weights()));
+  ITIF_ASSIGN(auto planner, make_group_planner(name, device, planner_.limits(), tables,
+                                               group_.pass_weights(), group_.graph_buckets()));
   ITIF_TRY(group_.check_planner(name));
   planner_.replace(std::move(planner));
   return {};

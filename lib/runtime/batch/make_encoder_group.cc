@@ -102,6 +102,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
             }};
   }
 
+  GraphBuckets graph_buckets() const override { return buckets_; }
   size_t num_buckets() const noexcept override { return buckets_.all().size(); }
   Status warm_up(device::Stream& stream, size_t bucket) noexcept override {
     spare_layout_.build(buckets_.all()[bucket]);

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "plan/make_planner.h"
 #include "runtime/cost/gemm_scheduler.h"
-#include "runtime/graph_buckets.h"
 
 namespace itif::runtime {
 namespace {
@@ -34,9 +33,9 @@ KindGemms gemms_of(std::span<const model::WeightKind> kinds, size_t kind,
 
 PassPricer::PassPricer(const device::DeviceInfo& device, const plan::PlanLimits& limits,
                        std::shared_ptr<const plan::CostTables> tables,
-                       std::shared_ptr<const PassWeights> weights)
+                       std::shared_ptr<const PassWeights> weights, GraphBuckets buckets)
     : parts_(device.num_threads),
-      max_bucket_rows_(device.max_bucket_rows),
+      buckets_(std::move(buckets)),
       tables_(tables),
       weights_(std::move(weights)),
       costs_(parts_, limits.max_requests, limits.max_rows, tables),
@@ -58,16 +57,12 @@ PassPricer::PassPricer(const device::DeviceInfo& device, const plan::PlanLimits&
 
 double PassPricer::price_ns(const plan::Plan& plan) noexcept {
   double ns = 0;
-  for (const plan::Pass& pass : plan.passes) {
-    const double pass_ns = price_ns(plan, pass);
-    ns += has_bucket(plan, pass) ? pass_ns : std::max(pass_ns, tables_->launch_ns);
-  }
+  for (const plan::Pass& pass : plan.passes) ns += price_ns(plan, pass);
   return ns;
 }
 
-bool PassPricer::has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept {
-  return !plan.has_fixed_calls &&
-         GraphBuckets::suit(pass.num_rows, pass.num_mini_batches, max_bucket_rows_);
+bool PassPricer::has_bucket(const plan::Pass& pass) const noexcept {
+  return calls_.empty() && buckets_.find(ranges_, pass.num_segments, 0) != nullptr;
 }
 
 double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept {
@@ -77,9 +72,9 @@ double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noex
   ns += updates_ns(plan, pass);
   set_work(plan, pass);
   Times times = times_;
-  if (has_bucket(plan, pass)) return ns + bucket_gemms_ns(times);
+  if (has_bucket(pass)) return ns + bucket_gemms_ns(times);
   ns += joined_gemms_ns(times);
-  return ns + gemms_ns(ranges_, calls_, times);
+  return std::max(ns + gemms_ns(ranges_, calls_, times), tables_->launch_ns);
 }
 
 void PassPricer::set_work(const plan::Plan& plan, const plan::Pass& pass) noexcept {
@@ -102,8 +97,7 @@ bool PassPricer::has_unknown_work(const plan::Plan& plan) noexcept {
     if (segment.adapter != plan::kNoAdapter) return true;
   return std::ranges::any_of(plan.passes, [&](const plan::Pass& pass) {
     set_work(plan, pass);
-    return !joins_.choose(ranges_, calls_, has_bucket(plan, pass), weights_->view())
-                .joined.all.empty();
+    return !joins_.choose(ranges_, calls_, has_bucket(pass), weights_->view()).joined.all.empty();
   });
 }
 
@@ -214,10 +208,11 @@ double PassPricer::bucket_gemms_ns(const Times& times) noexcept {
 Result<std::unique_ptr<plan::Planner>> make_group_planner(
     std::string_view name, const device::DeviceInfo& device, const plan::PlanLimits& limits,
     const std::shared_ptr<const plan::CostTables>& tables,
-    std::shared_ptr<const PassWeights> weights) {
+    std::shared_ptr<const PassWeights> weights, GraphBuckets buckets) {
   std::shared_ptr<plan::PlanPricer> pricer;
   if (tables && tables->serve_planners() && !tables->shared_gemms.empty())
-    pricer = std::make_shared<PassPricer>(device, limits, tables, std::move(weights));
+    pricer = std::make_shared<PassPricer>(device, limits, tables, std::move(weights),
+                                          std::move(buckets));
   return plan::make_planner(
       name, {.limits = limits, .tables = tables.get(), .pricer = std::move(pricer)});
 }

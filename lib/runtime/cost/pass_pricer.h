@@ -12,8 +12,10 @@
 // other adapters separate are updates of their own, which read its matrices again. A small product
 // takes longer than this part of a large one, so these prices are lower bounds.
 //
-// On a device with graphs, a small pass without planned calls is padded to a bucket and replayed.
-// Every other pass launches kernel by kernel, which bounds its time from below.
+// A pass without planned calls is padded to the graph bucket that GraphBuckets::find() returns for
+// it, as in BatchLayout, and replayed. The number of its requests' pieces is not known here: their
+// payloads would have to arrive in more than two pieces each to change the choice. A pass without a
+// bucket launches kernel by kernel, which bounds its time from below.
 #pragma once
 
 #include <array>
@@ -29,6 +31,7 @@
 #include "runtime/cost/pass_gemms.h"
 #include "runtime/cost/pass_weights.h"
 #include "runtime/cost/range_costs.h"
+#include "runtime/graph_buckets.h"
 
 namespace itif::runtime {
 
@@ -40,11 +43,12 @@ struct KindGemms {
 
 class PassPricer final : public plan::PlanPricer {
  public:
-  // `weights`: of the group, whose GEMMs are priced joined; null: no GEMM is joined. REQUIRES:
-  // tables->serve_planners(), and shapes in shared_gemms.
+  // `weights`: of the group, whose GEMMs are priced joined; null: no GEMM is joined. `buckets`: the
+  // group's; empty: no pass is replayed. REQUIRES: tables->serve_planners(), and shapes in
+  // shared_gemms.
   PassPricer(const device::DeviceInfo& device, const plan::PlanLimits& limits,
              std::shared_ptr<const plan::CostTables> tables,
-             std::shared_ptr<const PassWeights> weights = nullptr);
+             std::shared_ptr<const PassWeights> weights = nullptr, GraphBuckets buckets = {});
 
   double price_ns(const plan::Plan& plan) noexcept override;
   bool has_unknown_work(const plan::Plan& plan) noexcept override;
@@ -52,7 +56,8 @@ class PassPricer final : public plan::PlanPricer {
  private:
   using Times = std::array<double, plan::kMaxShapes>;  // GEMMs of each shape
 
-  bool has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept;
+  // About the pass of the last set_work().
+  bool has_bucket(const plan::Pass& pass) const noexcept;
   double price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
   void set_work(const plan::Plan& plan, const plan::Pass& pass) noexcept;
   double updates_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
@@ -68,7 +73,8 @@ class PassPricer final : public plan::PlanPricer {
   double shape_ns(size_t num_ranges, size_t shape,
                   std::optional<kernels::GemmMode> mode) const noexcept;
 
-  const uint32_t parts_, max_bucket_rows_;
+  const uint32_t parts_;
+  const GraphBuckets buckets_;
   const std::shared_ptr<const plan::CostTables> tables_;
   const std::shared_ptr<const PassWeights> weights_;
   RangeCosts costs_;
@@ -81,11 +87,11 @@ class PassPricer final : public plan::PlanPricer {
 };
 
 // Makes a planner for a group on a device, with the pricer that auto needs and joint uses.
-// `tables`: the group's; null: not measured. `weights`: as PassPricer's. Errors: those of
+// `tables`: the group's; null: not measured. `weights`, `buckets`: as PassPricer's. Errors: as of
 // plan::make_planner().
 Result<std::unique_ptr<plan::Planner>> make_group_planner(
     std::string_view name, const device::DeviceInfo& device, const plan::PlanLimits& limits,
     const std::shared_ptr<const plan::CostTables>& tables,
-    std::shared_ptr<const PassWeights> weights = nullptr);
+    std::shared_ptr<const PassWeights> weights = nullptr, GraphBuckets buckets = {});
 
 }  // namespace itif::runtime

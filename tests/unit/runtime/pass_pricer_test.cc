@@ -161,27 +161,27 @@ TEST_F(PassPricerTest, PredictsWhatBatchesOfUnequalRangesTake) {
 // A pass that is not replayed as a graph takes as long as its launches.
 TEST_F(PassPricerTest, PlannedCallsAndLargePassesPayForTheirLaunches) {
   constexpr double kLaunchNs = 1e9;
-  device_.use_buckets_of(100);
   tables_->launch_ns = kLaunchNs;
-  pricer_ = std::make_shared<PassPricer>(device_.info(), kPricedLimits, tables_);
+  pricer_ = std::make_shared<PassPricer>(device_.info(), kPricedLimits, tables_, nullptr,
+                                         GraphBuckets(100, 0));
   const auto price = [&](const char* planner, uint32_t num_tokens) {
     plan::Plan plan;
     make(planner)->plan(std::vector<plan::Item>(3, {.slot = 1, .num_tokens = num_tokens}), plan);
     EXPECT_EQ(plan.passes.size(), 1u);
     return pricer_->price_ns(plan);
   };
-  EXPECT_LT(price("packed", 33), kLaunchNs);
-  EXPECT_EQ(price("packed", 34), kLaunchNs);
-  EXPECT_EQ(price("itif", 33), kLaunchNs);
+  EXPECT_LT(price("packed", 32), kLaunchNs);
+  EXPECT_EQ(price("packed", 33), kLaunchNs);
+  EXPECT_EQ(price("itif", 32), kLaunchNs);
   plan::Plan plan;
-  make("auto")->plan(std::vector<plan::Item>(3, {.slot = 1, .num_tokens = 33}), plan);
+  make("auto")->plan(std::vector<plan::Item>(3, {.slot = 1, .num_tokens = 32}), plan);
   EXPECT_EQ(plan.offers[plan.chosen_offer].planner, "packed");
 
   // A replayed pass runs calls by pointers. A larger one does not.
   for (plan::SharedGemm& gemm : tables_->shared_gemms)
     gemm.pointers_ns = std::vector<double>(gemm.sequential_ns.size(), 1e12);
-  EXPECT_GT(price("packed", 33), kLaunchNs);
-  EXPECT_EQ(price("packed", 34), kLaunchNs);
+  EXPECT_GT(price("packed", 32), kLaunchNs);
+  EXPECT_EQ(price("packed", 33), kLaunchNs);
 }
 
 TEST_F(PassPricerTest, PlannedCallsOverlapOnStreams) {
