@@ -150,6 +150,7 @@ Status ProcessHandover::wait_for(NewProcess& process, const std::string& step,
     if (received.ended)
       return fail(Code::kUnavailable,
                   fmt::format("the new process {}: this one goes on", process.describe_end()));
+    if (received.too_long_bytes > 0) return std::unexpected(too_long(received, step));
     if (received.step() == step) return {};
     if (received.step() == "progress" && message.contains("fraction") &&
         message["fraction"].is_number())

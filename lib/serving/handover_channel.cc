@@ -132,17 +132,42 @@ HandoverChannel::Received HandoverChannel::receive(int timeout_ms) {
   do {
     pollfd waiting{.fd = socket_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, timeout_ms) <= 0) return {};
-    bytes.resize(kMaxPacketBytes);
-    const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    char first;
+    // Returns the length of the whole packet. The socket's buffer bounds it.
+    ssize_t got = ::recv(socket_.get(), &first, 1, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+    if (got > 0) {
+      bytes.resize(static_cast<size_t>(got));
+      got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
     if (got <= 0) return {.message = {}, .ended = true};
-    bytes.resize(static_cast<size_t>(got));
-    if (bytes[0] == kPart || bytes[0] == kLastPart) parts_.append(bytes, 1);
+    if (bytes[0] == kPart || bytes[0] == kLastPart) add_part(std::string_view(bytes).substr(1));
   } while (bytes[0] == kPart);
-  if (bytes[0] == kLastPart) bytes = std::exchange(parts_, {});
+  size_t message_bytes = bytes.size();
+  if (bytes[0] == kLastPart) {
+    bytes = std::exchange(parts_, {});
+    message_bytes = std::exchange(parts_bytes_, 0);
+  }
+  if (message_bytes > kMaxMessageBytes) return {.message = {}, .too_long_bytes = message_bytes};
   json message = json::parse(bytes, nullptr, /*allow_exceptions=*/false);
   if (!message.is_object()) return {};
-  return {.message = std::move(message), .ended = false};
+  return {.message = std::move(message)};
+}
+
+void HandoverChannel::add_part(std::string_view part) {
+  parts_bytes_ += part.size();
+  if (parts_bytes_ <= kMaxMessageBytes)
+    parts_ += part;
+  else
+    parts_ = {};
+}
+
+Error too_long(const HandoverChannel::Received& received, std::string_view expected) {
+  return {Code::kInvalidArgument,
+          fmt::format(
+              "the other process's message '{}' has {} bytes, and this process takes {} at most: "
+              "restart itifd instead",
+              expected, received.too_long_bytes, HandoverChannel::kMaxMessageBytes)};
 }
 
 bool HandoverChannel::has_ended() const {

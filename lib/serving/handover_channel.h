@@ -3,6 +3,9 @@
 //
 //   packet = object | "+" part | "." last part
 //
+// Packets may have any length, because earlier versions of itifd send a message of up to 64 KiB as
+// one packet.
+//
 //   old → new  hello    the Inheritance
 //   new → old  progress stage, fraction: while it loads models
 //   new → old  loaded   it could serve now
@@ -58,9 +61,13 @@ class HandoverChannel {
   // wait was given up; the channel is then useless.
   bool send(const std::string& step, nlohmann::json fields = nlohmann::json::object(),
             const std::function<bool()>& gives_up = {});
+  // The longest message that receive() accepts. A hello with six million failed tenants fits.
+  static constexpr size_t kMaxMessageBytes = 64 << 20;
   struct Received {
-    nlohmann::json message;  // null: none yet, or ended
+    nlohmann::json message;  // null: none yet, ended or too long
     bool ended = false;      // the other process
+    // Length of a message of more than kMaxMessageBytes, which is not kept; 0: it is shorter.
+    size_t too_long_bytes = 0;
     std::string step() const { return message.is_object() ? message.value("step", "") : ""; }
   };
   // Waits for a message for at most timeout_ms, and as long for each of its further packets. A
@@ -74,9 +81,16 @@ class HandoverChannel {
 
  private:
   bool send_packet(std::string_view bytes, const std::function<bool()>& gives_up);
+  void add_part(std::string_view part);
 
   control::Descriptor socket_;
-  std::string parts_;  // received of an incomplete message
+  // Received of an incomplete message. Empty if it is too long: its bytes are only counted.
+  std::string parts_;
+  size_t parts_bytes_ = 0;
 };
+
+// Returns the error of a message that is too long. `expected`: the step that was waited for, since
+// the message is not read.
+Error too_long(const HandoverChannel::Received& received, std::string_view expected);
 
 }  // namespace itif::serving

@@ -59,9 +59,11 @@ Result<Takeover> Takeover::begin(int fd, const config::Config& config) {
   ::signal(SIGPIPE, SIG_IGN);
   HandoverChannel channel{control::Descriptor(fd)};
   const HandoverChannel::Received hello = channel.receive(kHelloTimeoutMs);
-  if (hello.step() != "hello")
+  const bool is_too_long = hello.too_long_bytes > 0;
+  if (hello.step() != "hello" && !is_too_long)
     return fail(Code::kUnavailable, "the process that hands over has ended or says nothing");
-  auto inheritance = inheritance_from(hello.message);
+  auto inheritance = is_too_long ? Result<Inheritance>(std::unexpected(too_long(hello, "hello")))
+                                 : inheritance_from(hello.message);
   Status usable = inheritance ? check_ports(*inheritance, config)
                               : Status(std::unexpected(inheritance.error()));
   Takeover takeover(std::move(channel), inheritance ? std::move(*inheritance) : Inheritance());
@@ -140,6 +142,7 @@ bool Takeover::wait_for(const std::string& step) {
   for (;;) {
     const HandoverChannel::Received received = channel_.receive(kWaitMs);
     if (received.ended) return false;
+    if (received.too_long_bytes > 0) log::warning("{}", too_long(received, step).message);
     if (received.step() == step) return true;
   }
 }

@@ -1,5 +1,6 @@
 #include "serving/handover_channel.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -63,6 +64,48 @@ TEST(HandoverChannel, CarriesLongMessages) {
   EXPECT_EQ(got->failed_tenants, sent.failed_tenants);
   ASSERT_TRUE(pair.a->send("open"));
   EXPECT_EQ(pair.b->receive(1000).step(), "open");
+}
+
+// Earlier versions send up to 64 KiB as one packet.
+TEST(HandoverChannel, ReceivesLongPackets) {
+  Pair pair;
+  Inheritance sent = example();
+  for (uint32_t id = 0; id < 10'000; ++id) sent.failed_tenants.push_back(id);
+  json message = to_json(sent);
+  message["step"] = "hello";
+  const std::string packet = message.dump();
+  ASSERT_GT(packet.size(), 40'000u);
+  ASSERT_LT(packet.size(), 65'536u);
+  ASSERT_EQ(::send(pair.a->descriptor(), packet.data(), packet.size(), 0),
+            static_cast<ssize_t>(packet.size()));
+  const auto received = pair.b->receive(1000);
+  ASSERT_EQ(received.step(), "hello");
+  const auto got = inheritance_from(received.message);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->failed_tenants, sent.failed_tenants);
+}
+
+TEST(HandoverChannel, RefusesMessagesBeyondTheLimitAndReceivesTheNext) {
+  Pair pair;
+  const json fields = {{"text", std::string(HandoverChannel::kMaxMessageBytes, 'x')}};
+  std::thread sender([&] {
+    EXPECT_TRUE(pair.a->send("hello", fields));
+    EXPECT_TRUE(pair.a->send("open"));
+  });
+  const auto received = pair.b->receive(10'000);
+  const auto next = pair.b->receive(10'000);
+  sender.join();
+  EXPECT_TRUE(received.message.is_null());
+  EXPECT_FALSE(received.ended);
+  EXPECT_GT(received.too_long_bytes, HandoverChannel::kMaxMessageBytes);
+  const Error error = too_long(received, "hello");
+  EXPECT_EQ(error.code, Code::kInvalidArgument);
+  EXPECT_NE(error.message.find(fmt::format("'hello' has {} bytes", received.too_long_bytes)),
+            std::string::npos)
+      << error.message;
+  EXPECT_NE(error.message.find("67108864 at most"), std::string::npos) << error.message;
+  EXPECT_EQ(next.step(), "open");
+  EXPECT_EQ(next.too_long_bytes, 0u);
 }
 
 // A program that reads nothing must not stop the old process.
