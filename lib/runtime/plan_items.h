@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/tenant_model.h"
 #include "plan/planner.h"
 #include "request/request.h"
 #include "sched/batch_limits.h"
@@ -19,6 +20,12 @@ inline sched::BatchRows rows_of(const plan::Planner& planner) noexcept {
   const auto rows = planner.rows();
   return rows ? sched::BatchRows{.number = rows->number, .tokens = rows->tokens}
               : sched::BatchRows{};
+}
+
+// Returns the adapter of the tenant in `slot` (plan::Item::adapter): its slot, if it has an adapter
+// that is not merged into its weights.
+inline uint32_t adapter_of(const model::TenantModel& tenant, uint32_t slot) noexcept {
+  return tenant.adapter_bytes > 0 ? slot : plan::kNoAdapter;
 }
 
 class PlanItems {
@@ -38,7 +45,7 @@ class PlanItems {
     slot_tokens_ = choice.slot_tokens;
   }
   // `weight_slot`: TenantModel::weight_slot, so that tenants of equal weights are planned as one.
-  // `order`: Group::weight_order(). `adapter`: the tenant's slot if its adapter is not merged.
+  // `order`: Group::weight_order(). `adapter`: adapter_of() the tenant.
   // REQUIRES: at most max_requests a batch.
   void add(const request::Request& request, uint32_t weight_slot, uint32_t order,
            uint32_t adapter = plan::kNoAdapter) noexcept {

@@ -19,6 +19,7 @@
 #include "runtime/cost/profiler.h"
 #include "runtime/generate/make_decoder_group.h"
 #include "runtime/input_pool.h"
+#include "runtime/plan_items.h"
 #include "text/tokenizer.h"
 #include "wire/payload.h"
 
@@ -214,14 +215,21 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
       prepared[at].token_types = output.token_types;
       given[at] = &prepared[at];
     }
-    const uint32_t weight_slot = group_->model(request.slot)->weight_slot;
-    items.push_back({weight_slot, request.num_tokens, group_->weight_order(weight_slot)});
+    const model::TenantModel& model = *group_->model(request.slot);
+    items.push_back({.slot = model.weight_slot,
+                     .num_tokens = request.num_tokens,
+                     .order = group_->weight_order(model.weight_slot),
+                     .adapter = runtime::adapter_of(model, request.slot)});
   }
   plan::Plan plan;
   planner_->plan(items, plan);
-  log::info("{}: {} calls, {} passes, {} of {} rows are padding",
+  const auto num_adapted = std::ranges::count_if(plan.segments, [](const plan::Segment& segment) {
+    return segment.adapter != plan::kNoAdapter;
+  });
+  log::info("{}: {} calls, {} passes, {} of {} rows are padding, {} requests of adapters",
             plan.offers.empty() ? planner_->name() : plan.offers[plan.chosen_offer].planner,
-            plan.calls.size(), plan.passes.size(), plan.num_rows - plan.num_tokens, plan.num_rows);
+            plan.calls.size(), plan.passes.size(), plan.num_rows - plan.num_tokens, plan.num_rows,
+            num_adapted);
   for (const plan::Offer& offer : plan.offers)
     log::info("  {}: {:.3f} ms expected", offer.planner, offer.price_ns * 1e-6);
   std::vector<runtime::BatchRequest> segments;

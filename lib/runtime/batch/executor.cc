@@ -244,7 +244,7 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
   for (const request::Request* request : choice_.batch) {
     const model::TenantModel& model = *group_.model(request->slot);
     items_.add(*request, model.weight_slot, group_.weight_order(model.weight_slot),
-               model.adapter_bytes > 0 ? request->slot : plan::kNoAdapter);
+               adapter_of(model, request->slot));
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }

@@ -72,6 +72,31 @@ def check_generation_variants(tap, program, data, folder):
         tap.result(answers == expected, name, (done.stderr, answers, expected))
 
 
+def check_adapters(tap, program, data):
+    """The planner learns whose requests have adapters, which add updates to a plan's work."""
+    adapter = Path(data, "adapters", "bert-usual")
+    golden = json.loads((adapter / "golden.json").read_text())
+    base = Path(data, golden["base"])
+    cases = golden["cases"][:3]
+    lines = "".join(
+        json.dumps({"ids": c["ids"], "token_types": c["token_types"], "kind": c["kind"], "model": model}) + "\n"
+        for model in (0, 1)
+        for c in cases
+    )
+    models = ("--model", str(base), "--model", str(adapter), "--base", str(base))
+    for planner in ("packed", "auto"):
+        done = run(program, lines, *models, "--batch", "8", "--planner", planner, "--verbose")
+        answers = [json.loads(line) for line in done.stdout.splitlines()][len(cases) :]
+        close = len(answers) == len(cases) and all(
+            abs(x - y) <= 1e-4 for a, c in zip(answers, cases) for x, y in zip(a["values"], c["values"])
+        )
+        tap.result(
+            close and f"{len(cases)} requests of adapters" in done.stderr,
+            f"requests of an adapter and of its base, planner {planner}",
+            (done.stderr, answers),
+        )
+
+
 PLANNERS = ("packed", "naive", "turbo", "itif", "joint", "auto", "concat", "slotted:slot_tokens=16")
 
 
@@ -170,6 +195,7 @@ def main(program, data):
     check_texts(tap, program, goldens / "sentence-roberta-f32")
     for planner in PLANNERS:
         check_golden(tap, program, goldens / "classifier-bf16", 5, planner)
+    check_adapters(tap, program, data)
     done = run(program, "", "--model", model, "--planner", "best")
     tap.result(done.returncode != 0 and "unknown planner 'best'" in done.stderr, "an unknown planner is refused", done.stderr)
     marian = str(Path(data, "generation", "greedy"))
