@@ -188,8 +188,8 @@ class Device {
   // while, or ends that (false). Each call of the one needs one of the other. Any thread.
   virtual void sleep_early(bool) noexcept {}
 
-  // Restarts the device after a fault. Host memory stays registered. REQUIRES: no buffer, slab or
-  // stream of it exists. Errors: kUnsupported (a host device has no such faults), kInternal.
+  // Restarts the device after a fault. Host memory stays registered. REQUIRES: no stream of it
+  // exists. Errors: kUnsupported (a host device), kUnavailable (memory in use), kInternal (lost).
   virtual Status reset() { return fail(Code::kUnsupported, "the device needs no reset"); }
 
   // Errors: kResourceExhausted, kInternal.

@@ -41,7 +41,7 @@ class DeviceTable {
   Result<device::Device*> take_out(const device::Device& device);
   // Puts a device back into use, after its reset.
   void put_back(const device::Device& device);
-  // Notes that the reset of a device has failed.
+  // Notes that a device did not work after its reset. Not for a reset that was refused.
   void note_failed_reset() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
   // Returns true while a device is out of use whose reset has failed: perhaps only another process
   // can use it.

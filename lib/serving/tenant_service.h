@@ -233,6 +233,7 @@ class TenantService final : public control::Appliance {
   Status leave_device(device::Device& device, const control::Progress& progress);
   Status move_groups(const device::Device& from, device::Device& to,
                      const control::Progress& progress);
+  std::unexpected<Error> still_used(const device::Device& device, const Error& error) const;
   struct Move;  // of a group
   void finish_move(Move& move);
   bool is_there(const Move& move, const device::Device& to) const;

@@ -46,9 +46,11 @@ Status TenantService::reset_device(const control::Progress& progress) {
   device::Device& device = devices_.to_reset();
   if (!devices_.has_fallback()) return device.reset();  // a host device, which refuses to be reset
   ITIF_ASSIGN(device::Device * meanwhile, devices_.take_out(device));
-  ITIF_TRY(move_groups(device, *meanwhile, progress));
+  if (const Status moved = move_groups(device, *meanwhile, progress); !moved)
+    return still_used(device, moved.error());
   wait_for_all_left();
   if (Status reset = device.reset(); !reset) {
+    if (reset.error().code == Code::kUnavailable) return still_used(device, reset.error());
     devices_.note_failed_reset();
     log::error("the reset of the {} device has failed: {}", device.info().kind,
                reset.error().message);
@@ -56,6 +58,31 @@ Status TenantService::reset_device(const control::Progress& progress) {
   }
   devices_.put_back(device);
   return move_groups(*meanwhile, devices_.serving(), progress);
+}
+
+// Returns the error of a reset that was not tried, with what uses the device's memory and what to
+// do. The device is not lost.
+std::unexpected<Error> TenantService::still_used(const device::Device& device,
+                                                 const Error& error) const {
+  std::vector<std::string> users;
+  for (const GroupInfo& group : groups()) {
+    if (&stages_[group.number]->device() != &device) continue;
+    const uint32_t in_flight = group.waiting + group.executing;
+    users.push_back(group.tenant_names.empty()
+                        ? fmt::format("group {} (no tenant, {} requests)", group.name, in_flight)
+                        : fmt::format("group {} (tenants {})", group.name,
+                                      fmt::join(group.tenant_names, ", ")));
+  }
+  const std::string remedy =
+      users.empty()
+          ? "no group uses it: run `itifctl device reset` again, or `itifctl handover` if that "
+            "does "
+            "not help"
+          : fmt::format(
+                "{} still uses the {} device: resolve this, or remove its tenants, then "
+                "run `itifctl device reset` again",
+                fmt::join(users, ", "), device.info().kind);
+  return fail(error.code, fmt::format("{}; {}", error.message, remedy));
 }
 
 struct TenantService::Move {

@@ -30,6 +30,7 @@ TEST_F(CudaDevice, FaultPersistsUntilReset) {
 
   const Status in_use = device_->reset();
   ASSERT_FALSE(in_use);
+  EXPECT_EQ(in_use.error().code, Code::kUnavailable) << "it is not lost";
   EXPECT_NE(in_use.error().message.find("still in use"), std::string::npos)
       << in_use.error().message;
   stream_.reset();

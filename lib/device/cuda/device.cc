@@ -185,7 +185,7 @@ class CudaDevice final : public Device, public RegainedMemory {
 
   Status reset() override {
     if (parts_.budget->used_bytes() > 0)
-      return fail(Code::kInternal,
+      return fail(Code::kUnavailable,
                   fmt::format("cannot reset the GPU: {} of its memory is still in use",
                               format_bytes(parts_.budget->used_bytes())));
     const std::unique_lock lock(resetting_);

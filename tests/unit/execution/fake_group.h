@@ -201,6 +201,7 @@ class FakeDevice : public device::Device {
   Status reset() override {
     ++num_resets;
     if (fails_reset) return fail(Code::kInternal, "it does not come back");
+    if (is_in_use) return fail(Code::kUnavailable, "its memory is in use");
     return {};
   }
   void divide_time() { info_.division = device::Division::kTime; }
@@ -210,7 +211,8 @@ class FakeDevice : public device::Device {
   }
   int num_resets = 0;
   bool fails_reset = false;
-  bool is_late = false;  // makes LateStreams
+  bool is_in_use = false;  // refuses to be reset
+  bool is_late = false;    // makes LateStreams
   bool has_no_stream = false;
   std::vector<device::Share> shares;         // of each stream made
   std::deque<std::atomic<double>> percents;  // the latest of each stream, if it divides processors

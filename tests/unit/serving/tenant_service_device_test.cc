@@ -101,6 +101,43 @@ TEST_F(TenantServiceDevice, FallbackServesWhenTheResetFails) {
   EXPECT_EQ(devices.back(), &device);
 }
 
+TEST_F(TenantServiceDevice, IsNotLostIfItsMemoryIsInUse) {
+  ASSERT_TRUE(admit(settings(1)));
+  device.is_in_use = true;
+  const Status refused = service->reset_device({});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  for (const char* part : {"its memory is in use", "no group uses it", "`itifctl device reset`"})
+    EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+  EXPECT_FALSE(table.is_lost());
+  EXPECT_EQ(devices.back(), fallback) << "it serves meanwhile";
+  device.is_in_use = false;
+  ASSERT_TRUE(service->reset_device({}));
+  EXPECT_EQ(devices.back(), &device);
+}
+
+TEST_F(TenantServiceDevice, ResetNamesTheTenantsThatKeepItsMemory) {
+  tenant::Record apart = settings(2);
+  apart.group = "apart";
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(admit(apart));
+  on_admit = [tries = std::make_shared<std::atomic<int>>(0)](const model::Progress&) {
+    if ((*tries)++ == 0) throw std::runtime_error("no such directory");
+  };
+  const Status refused = service->reset_device({});
+  ASSERT_FALSE(refused);
+  const bool is_first = service->tenant(1u)->condition == tenant::Condition::kFailed;
+  const std::string user = is_first ? service->tenant(1u)->model->group + " (tenants t1)"
+                                    : std::string("apart (tenants t2)");
+  EXPECT_NE(refused.error().message.find("no such directory"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("group " + user + " still uses"), std::string::npos)
+      << refused.error().message;
+  EXPECT_EQ(device.num_resets, 0);
+  EXPECT_FALSE(table.is_lost());
+  ASSERT_TRUE(service->reset_device({}));
+  EXPECT_EQ(device.num_resets, 1);
+}
+
 TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
   const auto copy =
       std::filesystem::temp_directory_path() / ("itif-gone-" + std::to_string(getpid()));
