@@ -110,6 +110,8 @@ class Group {
   virtual uint32_t num_tenants() const noexcept = 0;
   virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants; shared memory counts once
   virtual uint64_t workspace_bytes() const noexcept = 0;
+  // Returns the part of workspace_bytes() that is a K/V cache, which max_tokens does not bound.
+  virtual uint64_t cache_bytes() const noexcept { return 0; }
 };
 
 }  // namespace itif::runtime

@@ -225,6 +225,10 @@ class TenantService final : public control::Appliance {
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
                                const control::Progress& progress);
+  // Runs on a loader thread.
+  Result<std::unique_ptr<runtime::Group>> make_workspace(const std::string& name,
+                                                         const model::BackboneSpec& spec,
+                                                         device::Device& device);
   // Creates a group that serves with the packed planner until prepare_planner(). `yields`: as
   // GroupShares::add()'s.
   Result<uint16_t> make_group(const std::string& name, const model::BackboneSpec& spec,

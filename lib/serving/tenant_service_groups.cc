@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "device/threads.h"
 #include "pipeline/lcores.h"
 #include "serving/tenant_service.h"
@@ -14,12 +15,14 @@ namespace {
 
 constexpr const char* kFirstPlanner = "packed";  // an executor's initial planner
 
-// Returns the batch size, in tokens, past which throughput hardly grows: a CPU's GEMMs are large
-// enough at some hundreds of tokens per tenant, a GPU's at thousands.
-uint32_t default_batch_tokens(const device::DeviceInfo& device) {
-  const bool is_gpu = device.num_threads == 0;
-  return is_gpu ? 8192 : 1024;
-}
+// Batch sizes, in tokens, past which throughput hardly grows: a CPU's GEMMs are large enough at
+// some hundreds of tokens per tenant, a GPU's at thousands.
+constexpr uint32_t kHostBatchTokens = 1024, kGpuBatchTokens = 8192;
+// A GPU with little memory has smaller batches, down to this.
+constexpr uint32_t kMinGpuBatchTokens = 1024;
+// The workspace of a group takes at most this part of a GPU's memory, unless max_tokens is set. The
+// workspaces of four groups then leave half of it to models and K/V caches.
+constexpr uint64_t kWorkspaceShare = 8;
 
 }  // namespace
 
@@ -72,6 +75,31 @@ Result<uint16_t> TenantService::start_group(const std::string& name,
   return number;
 }
 
+// Makes a group without a thread. If its largest batch is not configured, it is the largest power
+// of two whose workspace takes at most a part of the GPU's memory.
+Result<std::unique_ptr<runtime::Group>> TenantService::make_workspace(
+    const std::string& name, const model::BackboneSpec& spec, device::Device& device) {
+  const bool is_gpu = device.info().num_threads == 0;
+  runtime::GroupOptions options = group_options_;
+  options.load_memory = &load_memory_[&device];
+  uint32_t tokens = options.max_tokens;
+  if (tokens == 0) tokens = is_gpu ? kGpuBatchTokens : kHostBatchTokens;
+  const bool may_shrink = is_gpu && group_options_.max_tokens == 0;
+  const size_t memory_bytes = device.info().memory_bytes;  // 0: not known
+  for (;; tokens /= 2) {
+    options.max_tokens = std::max(tokens, spec.max_tokens());
+    auto group = make_group_(device, spec, options, kind_options_);
+    // Smaller batches would have the same workspace.
+    if (!may_shrink || tokens <= std::max(kMinGpuBatchTokens, spec.max_tokens())) return group;
+    if (!group && group.error().code != Code::kResourceExhausted) return group;
+    const uint64_t bytes = group ? (*group)->workspace_bytes() - (*group)->cache_bytes() : 0;
+    if (group && (memory_bytes == 0 || bytes <= memory_bytes / kWorkspaceShare)) return group;
+    log::info("group {}: batches of {} tokens need {} of the device's {}, so they will be smaller",
+              name, options.max_tokens, group ? format_bytes(bytes) : "more than is free",
+              format_bytes(memory_bytes));
+  }
+}
+
 Result<uint16_t> TenantService::make_group(const std::string& name, const model::BackboneSpec& spec,
                                            device::Device& device, bool yields) {
   const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
@@ -80,16 +108,12 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
                 fmt::format("there are {} groups already: remove all tenants of one first",
                             pipeline::GroupTable::kMaxGroups));
   }
-  runtime::GroupOptions options = group_options_;
-  if (options.max_tokens == 0) options.max_tokens = default_batch_tokens(device.info());
-  options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
-  options.load_memory = &load_memory_[&device];
-  execution::GroupStageOptions stage_options = stage_options_;
-  stage_options.executor.limits.max_tokens = options.max_tokens;
   Result<std::unique_ptr<runtime::Group>> group;
   // Makes the workspace's pages. The stage starts threads, so it is made on this thread.
-  loaders_.run([&] { group = make_group_(device, spec, options, kind_options_); });
+  loaders_.run([&] { group = make_workspace(name, spec, device); });
   if (!group) return std::unexpected(group.error());
+  execution::GroupStageOptions stage_options = stage_options_;
+  stage_options.executor.limits.max_tokens = (*group)->options().max_tokens;
   stage_options.overlaps = overlaps(**group, device);
   const auto number = static_cast<uint16_t>(unused - stages_.begin());
   const std::vector<unsigned> own_cpus = add_cpus(number, name);

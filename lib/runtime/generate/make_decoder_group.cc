@@ -33,6 +33,7 @@ class BackboneDecoder final : public SlotGroup<DecoderGroup> {
 
   // The cache included.
   uint64_t workspace_bytes() const noexcept override;
+  uint64_t cache_bytes() const noexcept override { return decoder_->cache_bytes(); }
   void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
     gemms_.set_costs(std::move(costs));
   }

@@ -92,7 +92,12 @@ class FakeGroup final : public runtime::EncoderGroup {
   }
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
   uint64_t weight_bytes() const noexcept override { return 0; }
-  uint64_t workspace_bytes() const noexcept override { return 0; }
+  uint64_t workspace_bytes_per_token = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t workspace_bytes() const noexcept override {
+    return workspace_bytes_per_token * options_.max_tokens + kv_bytes;
+  }
+  uint64_t cache_bytes() const noexcept override { return kv_bytes; }
   Result<std::unique_ptr<runtime::RequestExecutor>> make_executor(
       device::Stream& stream, const Clock& executor_clock,
       const runtime::ExecutorOptions& options) override {
@@ -204,6 +209,7 @@ class FakeDevice : public device::Device {
     if (is_in_use) return fail(Code::kUnavailable, "its memory is in use");
     return {};
   }
+  void set_memory_bytes(size_t bytes) { info_.memory_bytes = bytes; }
   void divide_time() { info_.division = device::Division::kTime; }
   void divide_processors(uint32_t slice_steps = 0) {
     info_.division = device::Division::kProcessors;

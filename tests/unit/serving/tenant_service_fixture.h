@@ -58,6 +58,10 @@ class TenantServiceTest : public ::testing::Test {
           group->on_admit = on_admit;
           group->may_admit = may_admit;
           group->set_model_bytes(model_bytes);
+          group->workspace_bytes_per_token = workspace_bytes_per_token;
+          group->kv_bytes = kv_bytes;
+          if (may_make && !may_make(options.max_tokens))
+            return fail(Code::kResourceExhausted, "no memory for the workspace");
           groups.push_back(group.get());
           return group;
         });
@@ -125,6 +129,9 @@ class TenantServiceTest : public ::testing::Test {
   std::function<void()> on_make;         // called before each group is made
   std::function<void(const model::Progress&)> on_admit;
   std::function<Status()> may_admit;
+  std::function<bool(uint32_t max_tokens)> may_make;  // null: always
+  // These describe groups that are made from now on.
+  uint64_t workspace_bytes_per_token = 0, kv_bytes = 0;
   uint64_t model_bytes = 100;  // of each model in groups made from now on
   std::unique_ptr<pipeline::Pipeline> pipeline;
   std::unique_ptr<TenantService> service;

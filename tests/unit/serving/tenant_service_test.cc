@@ -243,5 +243,39 @@ TEST_F(TenantServiceTest, ExecutorsSpinOnlyWhileEachHasACpu) {
   EXPECT_TRUE(info(1).spins);
 }
 
+TEST_F(TenantServiceTest, DefaultBatchesOfAGpuLeaveItsMemoryToModels) {
+  constexpr uint64_t kPerToken = 10;
+  workspace_bytes_per_token = kPerToken;
+  uint32_t id = 0;
+  // Returns the largest batch of a new group, in tokens; 0: the group cannot be made.
+  const auto tokens_of = [&](size_t memory_bytes) -> uint32_t {
+    device.set_memory_bytes(memory_bytes);
+    tenant::Record one = settings(++id);
+    one.group = "g" + std::to_string(id);
+    if (!admit(one)) return 0;
+    return info(snapshot().find(id)->group).max_batch_tokens;
+  };
+  EXPECT_EQ(tokens_of(0), 8192u) << "not known";
+  EXPECT_EQ(tokens_of(8 * 8192 * kPerToken), 8192u);
+  EXPECT_EQ(tokens_of(8 * 8192 * kPerToken - 1), 4096u);
+  EXPECT_EQ(tokens_of(8 * 2048 * kPerToken), 2048u);
+  EXPECT_EQ(tokens_of(8), 1024u);
+  kv_bytes = 1 << 30;
+  EXPECT_EQ(tokens_of(8 * 8192 * kPerToken), 8192u) << "batches do not bound the K/V cache";
+  may_make = [](uint32_t max_tokens) { return max_tokens <= 2048; };
+  EXPECT_EQ(tokens_of(size_t{1} << 40), 2048u) << "no more memory is free";
+  may_make = [](uint32_t) { return false; };
+  EXPECT_EQ(tokens_of(size_t{1} << 40), 0u);
+}
+
+TEST_F(TenantServiceTest, ConfiguredBatchesMayTakeAnyMemory) {
+  config.batching.max_tokens = 4096;
+  remake();
+  workspace_bytes_per_token = 10;
+  device.set_memory_bytes(8);
+  ASSERT_TRUE(admit(settings(1)));
+  EXPECT_EQ(info().max_batch_tokens, 4096u);
+}
+
 }  // namespace
 }  // namespace itif::serving::test
