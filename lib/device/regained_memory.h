@@ -10,9 +10,10 @@ class RegainedMemory {
  public:
   virtual ~RegainedMemory() = default;
   // Measures the free memory again. Raises the limit of weights and workspaces by what other
-  // processes have freed, to DeviceOptions::memory_limit_bytes at most. Never lowers it. Takes some
-  // milliseconds, and waits for no launch. Returns the bytes by which the limit has risen. Any
-  // thread.
+  // processes had freed at the previous call and have not taken since, to
+  // DeviceOptions::memory_limit_bytes at most. Never lowers it. Call it every second: memory that
+  // was freed in between counts in the next call. Takes some milliseconds, and waits for no launch.
+  // Returns the bytes by which the limit has risen. Any thread.
   virtual size_t regain_memory() = 0;
   // Returns the limit: DeviceInfo::memory_bytes plus all that was regained. Any thread.
   virtual size_t memory_bytes() const = 0;

@@ -40,6 +40,7 @@ TEST_F(Regained, ALimitRisesByWhatOtherProcessesFree) {
 
   simt::set_used_elsewhere(0);
   EXPECT_FALSE(device_->allocate(kMiB)) << "the limit is still the former one";
+  EXPECT_EQ(memory_->regain_memory(), 0u) << "another process may take it again";
   const size_t regained = memory_->regain_memory();
   EXPECT_EQ(memory_->memory_bytes(), beside + regained);
   EXPECT_LE(memory_->memory_bytes(), alone);
@@ -54,11 +55,31 @@ TEST_F(Regained, NoLimitExceedsTheConfiguredOne) {
   open_beside(800 * kMiB, 300 * kMiB);
   EXPECT_LT(memory_->memory_bytes(), 300 * kMiB);
   simt::set_used_elsewhere(400 * kMiB);
+  memory_->regain_memory();
   EXPECT_GT(memory_->regain_memory(), 0u);
   EXPECT_LE(memory_->memory_bytes(), 300 * kMiB);
   simt::set_used_elsewhere(0);
-  memory_->regain_memory();
+  for (int i = 0; i < 2; ++i) memory_->regain_memory();
   EXPECT_EQ(memory_->memory_bytes(), 300 * kMiB);
+}
+
+TEST_F(Regained, MemoryThatOthersTakeAgainDoesNotCount) {
+  open_beside(600 * kMiB);
+  const size_t before = memory_->memory_bytes();
+  for (int i = 0; i < 3; ++i) {
+    simt::set_used_elsewhere(100 * kMiB);
+    EXPECT_EQ(memory_->regain_memory(), 0u);
+    simt::set_used_elsewhere(600 * kMiB);
+    EXPECT_EQ(memory_->regain_memory(), 0u);
+  }
+  EXPECT_EQ(memory_->memory_bytes(), before);
+  // One frees 300 MiB, and takes 200 MiB again between two measurements.
+  simt::set_used_elsewhere(300 * kMiB);
+  EXPECT_EQ(memory_->regain_memory(), 0u);
+  simt::set_used_elsewhere(500 * kMiB);
+  const size_t regained = memory_->regain_memory();
+  EXPECT_GT(regained, 50 * kMiB);
+  EXPECT_LE(regained, 100 * kMiB);
 }
 
 TEST_F(Regained, NoLimitFallsIfOthersUseMore) {

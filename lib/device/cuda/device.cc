@@ -134,7 +134,9 @@ class CudaDevice final : public Device, public RegainedMemory {
     const std::shared_lock lock(resetting_, std::try_to_lock);
     if (!lock) return 0;
     enter();
-    const size_t free = free_without_ours();
+    // Other processes may free memory and take it again: only what two measurements find counts.
+    const size_t measured = free_without_ours();
+    const size_t free = std::min(measured, last_free_without_ours_.exchange(measured));
     raise_free_at_start(free);
     parts_.graph_budget->raise_limit(Reserve(free).graph_bytes);
     return parts_.budget->raise_limit(bound(memory_limit_bytes_, free));
@@ -220,6 +222,9 @@ class CudaDevice final : public Device, public RegainedMemory {
   // Makes the GPU current in the calling thread, which may have used another one before.
   void enter() const { (void)cudaSetDevice(parts_.ordinal); }
   cuda::Transfers& transfers() const { return parts_.budget->transfers(); }
+  size_t used_bytes() const {
+    return parts_.budget->used_bytes() + parts_.graph_budget->used_bytes();
+  }
   // Returns the memory that is free, or that buffers, slabs and graphs use. A buffer that is being
   // allocated or freed may count twice: in the budget, and as free memory. The least of several
   // measurements is without it.
@@ -227,8 +232,8 @@ class CudaDevice final : public Device, public RegainedMemory {
     size_t least = SIZE_MAX;
     for (int i = 0; i < 5; ++i) {
       if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      least = std::min(least, parts_.budget->used_bytes() + parts_.graph_budget->used_bytes() +
-                                  cuda::free_bytes());
+      const size_t used_before = used_bytes(), free = cuda::free_bytes();
+      least = std::min(least, free + std::min(used_before, used_bytes()));
     }
     return least;
   }
@@ -267,6 +272,7 @@ class CudaDevice final : public Device, public RegainedMemory {
   cuda::ScratchWeights scratch_weights_;
   const size_t memory_limit_bytes_;    // as configured; 0: the GPU's memory
   std::atomic<size_t> free_at_start_;  // or since regain_memory()
+  std::atomic<size_t> last_free_without_ours_{free_at_start_.load()};  // by regain_memory()
   // Held exclusively during a reset, when no CUDA runtime call may run. available_bytes() then
   // returns the last figure.
   mutable std::shared_mutex resetting_;
