@@ -53,7 +53,9 @@ CudnnAttention::~CudnnAttention() {
 
 CudnnAttention::Entry* CudnnAttention::plan_for(const kernels::Attention& args) {
   if (!args.is_plain()) return nullptr;
-  // The lengths of a bucket's segments are not known when it is captured.
+  // The lengths of a bucket's segments are not known when it is captured. Each segment may have all
+  // rows of the bucket: GraphBuckets::find() bounds only their sum, and one request may fill every
+  // range of its tenant. A plan for shorter segments would compute wrong results for such a batch.
   uint32_t longest = args.max_bucket_rows;
   if (longest == 0)
     for (const kernels::SegmentRows& segment : args.segments)
