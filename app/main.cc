@@ -1,6 +1,5 @@
 // itifd, the appliance: builds objects and threads from the configuration, and stops them in the
 // reverse order.
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sodium.h>
@@ -25,27 +24,13 @@
 #include "serving/appliance_documents.h"
 #include "serving/dpdk_telemetry.h"
 #include "serving/handover.h"
+#include "serving/main_loop.h"
 #include "serving/metrics.h"
 #include "serving/takeover.h"
 #include "telemetry/prometheus.h"
 
 namespace itif::app {
 namespace {
-
-sigset_t stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
-}
-
-// Returns 0 if no signal is pending.
-int pending_stop_signal() {
-  const sigset_t signals = stop_signals();
-  const timespec no_wait{};
-  return std::max(0, sigtimedwait(&signals, nullptr, &no_wait));
-}
 
 control::ServerOptions server_options(const config::Control& control) {
   return {.endpoint = control.endpoint,
@@ -136,32 +121,29 @@ void regain_memory(device::Device& device) {
 
 // Waits for SIGTERM or SIGINT, and meanwhile for the end of the process that has handed over, which
 // frees memory of the device.
-int wait_for_stop_signal(serving::Takeover* takeover, device::Device& device) {
-  const sigset_t signals = stop_signals();
+int wait_for_stop_signal(serving::MainLoop& loop, serving::Takeover* takeover,
+                         device::Device& device) {
   int signal = 0;
   if (takeover != nullptr) {
-    constexpr timespec kPeriod{.tv_sec = 0, .tv_nsec = 50'000'000};
-    while (!takeover->old_process_has_ended()) {
-      signal = sigtimedwait(&signals, nullptr, &kPeriod);
-      if (signal > 0) return signal;
-    }
+    constexpr uint64_t kPeriodNs = 50'000'000;
+    while (!takeover->old_process_has_ended())
+      if ((signal = loop.wait(kPeriodNs)) != 0) return signal;
     // A driver may need seconds to free all memory of a process.
-    constexpr timespec kMeasuringPeriod{.tv_sec = 1, .tv_nsec = 0};
+    constexpr uint64_t kMeasuringPeriodNs = 1'000'000'000;
     constexpr int kNumMeasurements = 30;
     for (int i = 0; i < kNumMeasurements; ++i) {
       regain_memory(device);
-      signal = sigtimedwait(&signals, nullptr, &kMeasuringPeriod);
-      if (signal > 0) return signal;
+      if ((signal = loop.wait(kMeasuringPeriodNs)) != 0) return signal;
     }
   }
-  sigwait(&signals, &signal);
-  return signal;
+  return loop.wait();
 }
 
 // Serves until SIGTERM or SIGINT, or until another process has taken over. A second signal ends the
 // process during the drain. `takeover`: of a process that hands over to this one; or nullptr.
 Status serve(const config::Config& config, const Launch& launch, serving::Takeover* takeover) {
   const SystemClock clock;
+  serving::MainLoop loop(clock);
   // Before opening ports, fail on another itifd, a damaged registry or a missing device.
   const control::ServerOptions control_options = server_options(config.control);
   ITIF_ASSIGN(auto server, takeover != nullptr
@@ -235,7 +217,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   int signal = 0;
   bool is_wanted = true;
   while (signal == 0 && is_wanted && !server->wait_restored(kSignalPeriodNs)) {
-    signal = pending_stop_signal();
+    signal = loop.wait(0);
     is_wanted = takeover == nullptr || takeover->still_wanted(service);
   }
   if (signal == 0 && starts_late) {
@@ -256,7 +238,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (signal == 0) {
     log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
               plane->workers().size(), info.kind, compute_name(info.compute));
-    signal = wait_for_stop_signal(takeover, devices.preferred());
+    signal = wait_for_stop_signal(loop, takeover, devices.preferred());
   }
   if (handover.done()) {
     log::info("handed over to another process");
@@ -264,8 +246,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
     log::info("{}: draining for at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
               format_duration_ns(config.drain_timeout_ns));
     // Unblock the signals, so that a second one ends the process immediately.
-    const sigset_t signals = stop_signals();
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    serving::MainLoop::release_stop_signals();
     if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)
       log::warning("{} requests were still in flight when the drain timed out", *left);
   }
@@ -288,7 +269,8 @@ int run(int argc, char** argv) {
   cli.set_version_flag("--version", "itifd " ITIF_VERSION);
   cli.footer(
       "Administration: itifctl. Every key of the configuration: conf/itifd.conf.\n"
-      "Ends on SIGTERM or SIGINT, after answering accepted requests.\n"
+      "Ends on SIGTERM or SIGINT, after answering accepted requests. SIGHUP opens the log file "
+      "again.\n"
       "Exit status: 0 stopped, 1 could not start, 2 wrong arguments.");
   try {
     cli.parse(argc, argv);
@@ -305,9 +287,13 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (const auto level = log::parse_level(config->telemetry.log_level)) log::set_level(*level);
-  // Block before any thread starts, so that only the main thread gets these signals.
-  const sigset_t signals = stop_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // The process that hands over relays the log until this one serves: it names the reason if this
+  // one fails.
+  if (launch.take_over < 0 && !config->telemetry.log_file.empty())
+    if (const Status opened = log::open_file(config->telemetry.log_file); !opened) {
+      log::error("telemetry.log_file: {}", opened.error().message);
+      return 1;
+    }
   if (sodium_init() < 0) {
     log::error("cannot initialise libsodium: no source of randomness");
     return 1;
@@ -336,5 +322,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   itif::device::limit_pool_spinning(argv);
+  itif::serving::MainLoop::prepare_process();
   return itif::app::run(argc, argv);
 }

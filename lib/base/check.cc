@@ -1,12 +1,17 @@
 #include "base/check.h"
 
-#include <cstdio>
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <cstdlib>
+
+#include "base/log_output.h"
 
 namespace itif {
 
 void check_failed(const char* condition, const char* file, int line) noexcept {
-  std::fprintf(stderr, "itif: %s:%d: CHECK(%s) failed\n", file, line, condition);
+  log::LogOutput(STDERR_FILENO)
+      .write(fmt::format("itif: {}:{}: CHECK({}) failed\n", file, line, condition));
   std::abort();
 }
 

@@ -189,6 +189,9 @@ class Checker {
   }
 
   Status telemetry() const {
+    const std::string& log_file = config_.telemetry.log_file;
+    if (!log_file.empty() && log_file.front() != '/')
+      return refuse("telemetry.log_file: '{}' is not an absolute path", log_file);
     const std::string& address = config_.telemetry.prometheus;
     if (address.empty() || is_host_port(address)) return {};
     return refuse("telemetry.prometheus: '{}' is not HOST:PORT, as in \"127.0.0.1:9464\"", address);

@@ -95,6 +95,7 @@ struct Control {
 struct Telemetry {
   std::string prometheus;  // "127.0.0.1:9464"; empty: none
   std::string log_level = "info";
+  std::string log_file;  // empty: standard error
   bool stages = true;  // histograms of the stages of requests, per tenant, and traces
 };
 

@@ -125,6 +125,7 @@ void visit_telemetry(V& v, Telemetry& telemetry) {
   v.text("prometheus", telemetry.prometheus);
   v.boolean("stages", telemetry.stages);
   v.choice("log_level", telemetry.log_level, {"debug", "info", "warning", "error"});
+  v.text("log_file", telemetry.log_file);
 }
 
 }  // namespace itif::config

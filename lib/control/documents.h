@@ -75,7 +75,8 @@ class Documents {
   //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes,
   //   send_dropped, send_no_mbuf, transmit_refused, contexts, held_bytes, cache_hits},
   //  stages: {reassembly|verify|intake|queue|plan|launch|compute|respond|send|total|expire:
-  //   {count, p50_us, p99_us, p999_us, max_us}}}
+  //   {count, p50_us, p99_us, p999_us, max_us}},
+  //  lost_log_lines}
   // received, answered and refused count requests since the start. Rates and tenants' percentiles
   // cover the last interval_ns.
   virtual nlohmann::json stats() const = 0;

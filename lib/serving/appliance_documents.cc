@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/log.h"
 #include "device/regained_memory.h"
 #include "net/drop_reason.h"
 #include "net/transmit.h"
@@ -153,6 +154,7 @@ json ApplianceDocuments::stats() const {
   for (size_t i = 0; i < stages.size(); ++i)
     document["stages"][telemetry::stage_name(static_cast<telemetry::Stage>(i))] =
         percentiles(stages[i]);
+  document["lost_log_lines"] = log::lost_lines();
   return document;
 }
 

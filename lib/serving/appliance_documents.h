@@ -22,7 +22,7 @@ class ApplianceDocuments final : public control::Documents {
                      pipeline::Pipeline& pipeline, TenantService& service, GroupWatch& watch);
 
   nlohmann::json groups() const override;
-  // watch_documents.cc
+  // watch_documents.cc, planner() included
   Result<nlohmann::json> tenant_stages(uint32_t id) const override;
   Result<nlohmann::json> bottleneck(const std::string& group) const override;
   Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const override;

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "base/log.h"
 #include "net/drop_reason.h"
 #include "pipeline/figures.h"
 
@@ -188,6 +189,12 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
     families.push_back(std::move(*family));
 }
 
+void add_process(telemetry::Families& families) {
+  auto lost = counter_family("itif_lost_log_lines_total", "Lines of the log that are lost.");
+  add_sample(lost, {}, static_cast<double>(log::lost_lines()));
+  families.push_back(std::move(lost));
+}
+
 }  // namespace
 
 telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
@@ -199,6 +206,7 @@ telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
   add_tenant_stages(families, pipeline, service);
   add_groups(families, service);
   add_limits(families, watch);
+  add_process(families);
   return families;
 }
 

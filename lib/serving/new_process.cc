@@ -12,6 +12,8 @@
 #include <array>
 #include <cerrno>
 
+#include "base/log.h"
+
 namespace itif::serving {
 namespace {
 
@@ -92,8 +94,7 @@ void NewProcess::relay_output() {
   std::array<char, 4096> bytes;
   ssize_t got;
   while ((got = ::read(output_.get(), bytes.data(), bytes.size())) > 0) {
-    [[maybe_unused]] const ssize_t written =
-        ::write(STDERR_FILENO, bytes.data(), static_cast<size_t>(got));
+    log::relay({bytes.data(), static_cast<size_t>(got)});
     for (const char c : std::string_view(bytes.data(), static_cast<size_t>(got))) {
       if (c != '\n') {
         line_ += c;

@@ -33,7 +33,7 @@ class NewProcess {
 
   HandoverChannel& channel() { return channel_; }
   pid_t pid() const { return pid_; }
-  // Writes the output that has arrived to this process's standard error, and remembers its end.
+  // Writes the output that has arrived to this process's log, and remembers its end.
   void relay_output();
   // Says how the process ended and its last lines. REQUIRES: its side of the channel is closed.
   std::string describe_end();

@@ -1,7 +1,6 @@
 #include "serving/takeover.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,12 +39,14 @@ Status check_ports(const Inheritance& inheritance, const config::Config& config)
 }
 
 // The output went to the old process, which relays it until this one serves.
-void restore_output() {
+void restore_output(const std::string& log_file) {
   ::dup2(kOutputDescriptor, STDOUT_FILENO);
   ::dup2(kErrorDescriptor, STDERR_FILENO);
   ::close(kOutputDescriptor);
   ::close(kErrorDescriptor);
-  ::signal(SIGPIPE, SIG_DFL);
+  const Status opened = log_file.empty() ? Status() : log::open_file(log_file);
+  if (log_file.empty()) (void)log::reopen();
+  if (!opened) log::warning("{}: the log goes to standard error", opened.error().message);
 }
 
 }  // namespace
@@ -55,8 +56,6 @@ Result<Takeover> Takeover::begin(int fd, const config::Config& config) {
   if (fd < 0 || ::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode))
     return fail(Code::kInvalidArgument,
                 "--take-over is for `itifctl handover`, which starts this program itself");
-  // Standard error is a pipe to the old process: its death must not end this one in a log line.
-  ::signal(SIGPIPE, SIG_IGN);
   HandoverChannel channel{control::Descriptor(fd)};
   const HandoverChannel::Received hello = channel.receive(kHelloTimeoutMs);
   const bool is_too_long = hello.too_long_bytes > 0;
@@ -66,7 +65,8 @@ Result<Takeover> Takeover::begin(int fd, const config::Config& config) {
                                  : inheritance_from(hello.message);
   Status usable = inheritance ? check_ports(*inheritance, config)
                               : Status(std::unexpected(inheritance.error()));
-  Takeover takeover(std::move(channel), inheritance ? std::move(*inheritance) : Inheritance());
+  Takeover takeover(std::move(channel), inheritance ? std::move(*inheritance) : Inheritance(),
+                    config.telemetry.log_file);
   if (usable) return takeover;
   takeover.report_failure(usable.error());
   return std::unexpected(usable.error());
@@ -114,7 +114,7 @@ bool Takeover::still_wanted(const TenantService& service) {
       tenants.empty() ? 1 : static_cast<double>(done) / static_cast<double>(tenants.size());
   const bool wanted =
       channel_.send("progress", {{"stage", "loading tenants"}, {"fraction", fraction}});
-  if (!wanted) restore_output();
+  if (!wanted) restore_output(log_file_);
   return wanted;
 }
 
@@ -152,7 +152,7 @@ Status Takeover::finish(pipeline::Pipeline& plane, const TenantService& service,
   ITIF_TRY(check_tenants(service));
   channel_.send("loaded");
   if (!wait_for("open")) {
-    restore_output();
+    restore_output(log_file_);
     return fail(Code::kUnavailable, "the process that hands over has ended before the switch");
   }
   for (const InheritedPort& port : inheritance_.ports)
@@ -163,7 +163,7 @@ Status Takeover::finish(pipeline::Pipeline& plane, const TenantService& service,
   ITIF_TRY(plane.open_ports());
   channel_.send("opened");
   const bool alive = wait_for("serve");
-  restore_output();
+  restore_output(log_file_);
   if (!alive) log::warning("the process that hands over has ended during the switch: going on");
   ITIF_TRY(serve());
   channel_.send("serving");

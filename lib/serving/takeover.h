@@ -61,9 +61,10 @@ class Takeover {
   pid_t old_process() const;
 
  private:
-  Takeover(HandoverChannel channel, Inheritance inheritance)
+  Takeover(HandoverChannel channel, Inheritance inheritance, std::string log_file)
       : channel_(std::move(channel)),
         inheritance_(std::move(inheritance)),
+        log_file_(std::move(log_file)),
         old_process_(::getppid()) {}
   Status check_tenants(const TenantService& service) const;
   // Waits for a step. Returns false if the old process has ended.
@@ -71,6 +72,7 @@ class Takeover {
 
   HandoverChannel channel_;
   Inheritance inheritance_;
+  std::string log_file_;  // opened once this process serves
   pid_t old_process_;
   std::string file_prefix_;
   std::vector<std::string> devices_;

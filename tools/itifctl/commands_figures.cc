@@ -55,15 +55,17 @@ int show_stats(const json& document) {
   for (const json& s : document.value("tenants", json::array())) add(text_cell(s, "name"), s);
   const json total = document.value("total", json::object());
   add("total", total);
-  std::string refused;
+  std::string notes;
   const json reasons = total.value("refused", json::object());
   if (sum_of(reasons) > 0) {
     for (const auto& [reason, count] : reasons.items())
-      refused += fmt::format("{}{} {}", refused.empty() ? "refused: " : ", ", printable(reason),
-                             count.dump());
-    refused += "\n";
+      notes += fmt::format("{}{} {}", notes.empty() ? "refused: " : ", ", printable(reason),
+                           count.dump());
+    notes += "\n";
   }
-  fmt::print("{}{}", table.text(), refused);
+  const auto lost = document.value("lost_log_lines", uint64_t{0});
+  if (lost > 0) notes += fmt::format("lost lines of itifd's log: {}\n", with_thousands(lost));
+  fmt::print("{}{}", table.text(), notes);
   return kDone;
 }
 

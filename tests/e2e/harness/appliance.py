@@ -67,6 +67,8 @@ class Appliance:
         }
         self.drain_timeout = "10s"
         self.program = program("itifd")
+        self.output = None  # a descriptor, for standard output and error instead of the log's file
+        self.environment = {}  # added to the process's
 
     # ---- files
 
@@ -103,9 +105,11 @@ class Appliance:
             self.write_config()
         adopt_orphans()
         with open(self.log_path, "ab") as log:
+            output = log if self.output is None else self.output
             self.process = subprocess.Popen(
                 ("ip", "netns", "exec", self.namespaces.server, *prefix, *self.itifd()),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                env={**os.environ, **self.environment})
         return self
 
     def use_port(self, device, arguments=""):

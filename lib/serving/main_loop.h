@@ -1,0 +1,51 @@
+// The main thread's wait while the appliance serves: takes the process's signals and runs periodic
+// tasks.
+//
+//   SIGTERM, SIGINT  end the wait
+//   SIGHUP           opens the log file again
+//   SIGPIPE          ignored
+//
+// Main thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace itif::serving {
+
+class MainLoop {
+ public:
+  explicit MainLoop(const Clock& clock) : clock_(clock) {}
+
+  // Blocks the signals above in this thread and in those that it starts, so that only wait() takes
+  // them. Opens /dev/null as each standard descriptor that is closed: otherwise the log would go to
+  // the next file or socket that is opened. REQUIRES: no other thread runs, no file is open.
+  static void prepare_process() noexcept;
+  // Lets SIGTERM and SIGINT end the process at once.
+  static void release_stop_signals() noexcept;
+
+  // Calls `task` in every wait, at the beginning and then once a period. Returns nothing that ends
+  // a wait. REQUIRES: period_ns is not 0.
+  void every(uint64_t period_ns, std::function<void()> task);
+  // Waits for SIGTERM or SIGINT. Returns the signal, or 0 after timeout_ns.
+  int wait(uint64_t timeout_ns);
+  // As above, without a limit.
+  int wait();
+
+ private:
+  struct Task {
+    uint64_t period_ns;
+    uint64_t next_ns;
+    std::function<void()> run;
+  };
+  // Runs tasks that are due. Returns the time until the next one.
+  uint64_t run_tasks();
+
+  const Clock& clock_;
+  std::vector<Task> tasks_;
+};
+
+}  // namespace itif::serving
