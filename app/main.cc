@@ -5,6 +5,8 @@
 #include <sodium.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -26,6 +28,7 @@
 #include "serving/handover.h"
 #include "serving/main_loop.h"
 #include "serving/metrics.h"
+#include "serving/service_reports.h"
 #include "serving/takeover.h"
 #include "telemetry/prometheus.h"
 
@@ -212,6 +215,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
   server->start();
+  serving::report_start(loop, service);
   // Poll for signals meanwhile: restoring many tenants takes minutes.
   constexpr uint64_t kSignalPeriodNs = 50'000'000;
   int signal = 0;
@@ -238,6 +242,8 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (signal == 0) {
     log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
               plane->workers().size(), info.kind, compute_name(info.compute));
+    loop.announce_ready(fmt::format("Serving {} tenants", service.num_loaded()));
+    serving::answer_watchdog(loop, clock, *server, *plane);
     signal = wait_for_stop_signal(loop, takeover, devices.preferred());
   }
   if (handover.done()) {
@@ -245,6 +251,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   } else {
     log::info("{}: draining for at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
               format_duration_ns(config.drain_timeout_ns));
+    serving::report_stop(config.drain_timeout_ns);
     // Unblock the signals, so that a second one ends the process immediately.
     serving::MainLoop::release_stop_signals();
     if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)

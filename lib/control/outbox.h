@@ -40,6 +40,8 @@ class Outbox {
   explicit Outbox(Descriptor event_fd) : event_fd_(std::move(event_fd)) {}
 
   void push(Outgoing outgoing);  // any thread
+  // Wakes the I/O thread up, also if no message waits. Any thread.
+  void wake();
   // Ends the I/O thread's work: a later take() returns is_last. Any thread.
   void close();
   struct Taken {
@@ -51,8 +53,6 @@ class Outbox {
   int descriptor() const { return event_fd_.get(); }
 
  private:
-  void wake();  // makes the descriptor readable
-
   Descriptor event_fd_;
   std::mutex mutex_;
   std::vector<Outgoing> waiting_;

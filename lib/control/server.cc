@@ -67,6 +67,7 @@ class Server::Impl {
   bool wait_restored(uint64_t timeout_ns);
   Result<uint64_t> drain(uint64_t timeout_ns);
   void leave_failed_device();
+  std::optional<uint64_t> turns();
   void publish(const std::string& name, const json& fields);
   void stop();
 
@@ -89,6 +90,7 @@ class Server::Impl {
   std::optional<Dispatcher> dispatcher_;
   JobThread jobs_;
   std::thread io_thread_;
+  std::atomic<uint64_t> turns_{0};  // of serve()
   std::atomic<bool> stopping_{false};
   std::atomic<bool> handing_over_{false};
   uint64_t next_stats_ns_ = 0;  // I/O thread
@@ -164,6 +166,12 @@ void Server::Impl::leave_failed_device() {
              JobThread::Order::kNext);
 }
 
+std::optional<uint64_t> Server::Impl::turns() {
+  if (!io_thread_.joinable()) return std::nullopt;
+  outbox_->wake();
+  return turns_.load(std::memory_order_relaxed);
+}
+
 void Server::Impl::publish(const std::string& name, const json& fields) {
   json message = fields.is_object() ? fields : json::object();
   message["v"] = kMessageVersion;
@@ -188,6 +196,7 @@ void Server::Impl::stop() {
 
 void Server::Impl::serve() {
   while (true) {
+    turns_.fetch_add(1, std::memory_order_relaxed);
     const Outbox::Taken taken = outbox_->take();
     for (const Outgoing& outgoing : taken.messages) sockets_->send(outgoing);
     if (taken.is_last) return;
@@ -313,6 +322,10 @@ Result<uint64_t> Server::drain(uint64_t timeout_ns) {
 void Server::leave_failed_device() {
   impl_->leave_failed_device();
 }
+std::optional<uint64_t> Server::turns() {
+  return impl_->turns();
+}
+
 void Server::publish_event(const std::string& name, const json& fields) {
   impl_->publish(name, fields);
 }

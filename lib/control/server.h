@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -66,6 +67,10 @@ class Server {
   Result<uint64_t> drain(uint64_t timeout_ns);
   // Makes the job thread move tenants off a failed device after its current operation. Any thread.
   void leave_failed_device();
+  // Returns the number of turns of the I/O thread's loop, and wakes it up for another one: if the
+  // number does not rise, nobody is answered. Returns nothing if the thread does not run. Any
+  // thread, but not while start(), take_over() or stop() runs.
+  std::optional<uint64_t> turns();
   // Sends {"v":1,"event":name,"unix_ns":…, fields…} to subscribers. Any thread.
   void publish_event(const std::string& name, const nlohmann::json& fields);
   // Finishes the running operation, refuses waiting ones, closes the sockets. Idempotent.

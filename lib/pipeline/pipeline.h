@@ -4,6 +4,7 @@
 // removed while it runs (serving/tenant_service.h).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -48,6 +49,8 @@ class Pipeline {
   Status open_ports();
   Status start();  // launches the workers on their lcores
   void stop() noexcept;
+  // Returns true between start() and stop(). Any thread.
+  bool is_running() const noexcept { return running_.load(std::memory_order_relaxed); }
 
   Shared& shared() noexcept { return *shared_; }
   const Shared& shared() const noexcept { return *shared_; }
@@ -73,7 +76,7 @@ class Pipeline {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<LocalRequests> local_;
   std::vector<unsigned> lcores_;  // of each worker
-  bool running_ = false;
+  std::atomic<bool> running_{false};
 };
 
 }  // namespace itif::pipeline

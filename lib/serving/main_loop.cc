@@ -1,6 +1,7 @@
 #include "serving/main_loop.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "serving/service_manager.h"
 
 namespace itif::serving {
 namespace {
@@ -29,16 +31,6 @@ sigset_t all_signals() {
   return set;
 }
 
-void on_hangup() {
-  const auto path = log::reopen();
-  if (!path)
-    log::error("SIGHUP: {}: the log goes on as before", path.error().message);
-  else if (path->empty())
-    log::info("SIGHUP: the log goes to standard error: there is no file to open again");
-  else
-    log::info("SIGHUP: {} is opened again", *path);
-}
-
 }  // namespace
 
 void MainLoop::prepare_process() noexcept {
@@ -55,6 +47,24 @@ void MainLoop::prepare_process() noexcept {
 void MainLoop::release_stop_signals() noexcept {
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+void MainLoop::announce_ready(std::string_view status) {
+  is_ready_ = true;
+  notify(fmt::format("READY=1\nSTATUS={}", status));
+}
+
+void MainLoop::on_hangup() {
+  // Before READY=1 the service has not started: it cannot reload then.
+  if (is_ready_) notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", clock_.now_ns() / 1000));
+  const auto path = log::reopen();
+  if (!path)
+    log::error("SIGHUP: {}: the log goes on as before", path.error().message);
+  else if (path->empty())
+    log::info("SIGHUP: the log goes to standard error: there is no file to open again");
+  else
+    log::info("SIGHUP: {} is opened again", *path);
+  if (is_ready_) notify("READY=1");
 }
 
 void MainLoop::every(uint64_t period_ns, std::function<void()> task) {

@@ -2,7 +2,7 @@
 // tasks.
 //
 //   SIGTERM, SIGINT  end the wait
-//   SIGHUP           opens the log file again
+//   SIGHUP           opens the log file again, and tells the service manager
 //   SIGPIPE          ignored
 //
 // Main thread.
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -30,6 +31,9 @@ class MainLoop {
   // Calls `task` in every wait, at the beginning and then once a period. Returns nothing that ends
   // a wait. REQUIRES: period_ns is not 0.
   void every(uint64_t period_ns, std::function<void()> task);
+  // Tells the service manager that the service is ready.
+  void announce_ready(std::string_view status);
+  bool is_ready() const noexcept { return is_ready_; }
   // Waits for SIGTERM or SIGINT. Returns the signal, or 0 after timeout_ns.
   int wait(uint64_t timeout_ns);
   // As above, without a limit.
@@ -43,9 +47,11 @@ class MainLoop {
   };
   // Runs tasks that are due. Returns the time until the next one.
   uint64_t run_tasks();
+  void on_hangup();
 
   const Clock& clock_;
   std::vector<Task> tasks_;
+  bool is_ready_ = false;
 };
 
 }  // namespace itif::serving

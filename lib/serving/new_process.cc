@@ -11,6 +11,8 @@
 
 #include <array>
 #include <cerrno>
+#include <string_view>
+#include <vector>
 
 #include "base/log.h"
 
@@ -19,6 +21,16 @@ namespace {
 
 constexpr size_t kKeptLines = 5;
 constexpr uint64_t kEndPeriodUs = 10'000, kEndTries = 200;
+
+// Returns this process's environment without WATCHDOG_PID, which names this process: the new one
+// answers the service manager's watchdog in its place.
+std::vector<char*> environment_for_successor() {
+  std::vector<char*> kept;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!std::string_view(*variable).starts_with("WATCHDOG_PID=")) kept.push_back(*variable);
+  kept.push_back(nullptr);
+  return kept;
+}
 
 // Standard output and error become a pipe to this process until the new one serves, which then
 // takes the true ones from their descriptors. All other descriptors are closed: an open NIC or
@@ -48,11 +60,12 @@ int spawn(const NewProcess::Options& options, int channel, int output, pid_t& pi
                                       "--take-over", std::to_string(kChannelDescriptor)};
   std::array<char*, 6> argv{};
   for (size_t i = 0; i < words.size(); ++i) argv[i] = words[i].data();
+  std::vector<char*> environment = environment_for_successor();
   cpu_set_t own;
   const bool pinned = sched_getaffinity(0, sizeof own, &own) == 0;
   sched_setaffinity(0, sizeof options.cpus, &options.cpus);
-  const int error =
-      posix_spawn(&pid, options.binary.c_str(), &actions, &attributes, argv.data(), environ);
+  const int error = posix_spawn(&pid, options.binary.c_str(), &actions, &attributes, argv.data(),
+                                environment.data());
   if (pinned) sched_setaffinity(0, sizeof own, &own);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);

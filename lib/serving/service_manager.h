@@ -1,11 +1,20 @@
-// Messages to systemd, as sd_notify(3) sends them. They do nothing without NOTIFY_SOCKET.
+// Messages to systemd, as sd_notify(3) sends them. They do nothing without NOTIFY_SOCKET. They wait
+// for a second at most, if the socket is full. By hand instead of libsystemd: a datagram of text.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <string_view>
+
 namespace itif::serving {
 
+// Sends assignments, one a line: "READY=1\nSTATUS=…". Logs a failure, the first of a run only.
+void notify(std::string_view assignments);
 // Tells the service manager that another process is the service's main process from now on.
 void notify_main_pid(pid_t pid);
+// Returns the time within which the service manager expects "WATCHDOG=1" again; 0: it expects none
+// from this process.
+uint64_t watchdog_ns();
 
 }  // namespace itif::serving
