@@ -28,6 +28,7 @@
 #include "serving/handover.h"
 #include "serving/main_loop.h"
 #include "serving/metrics.h"
+#include "serving/process_limits.h"
 #include "serving/service_reports.h"
 #include "serving/takeover.h"
 #include "telemetry/prometheus.h"
@@ -301,6 +302,10 @@ int run(int argc, char** argv) {
       log::error("telemetry.log_file: {}", opened.error().message);
       return 1;
     }
+  if (const Status limited = serving::limit_process(config->process); !limited) {
+    log::error("{}", limited.error().message);
+    return 1;
+  }
   if (sodium_init() < 0) {
     log::error("cannot initialise libsodium: no source of randomness");
     return 1;

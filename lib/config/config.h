@@ -99,6 +99,10 @@ struct Telemetry {
   bool stages = true;  // histograms of the stages of requests, per tenant, and traces
 };
 
+struct Process {
+  bool core_dumps = false;  // the kernel may write the process's memory to a file
+};
+
 struct Config {
   Eal eal;
   std::vector<Port> ports;
@@ -107,6 +111,7 @@ struct Config {
   Batching batching;
   Control control;
   Telemetry telemetry;
+  Process process;
   uint64_t drain_timeout_ns = 10'000'000'000;
 };
 

@@ -60,6 +60,8 @@ std::vector<std::pair<std::string, std::string>> flatten(const Config& config) {
   visit_control(v, config.control);
   v = section("telemetry");
   visit_telemetry(v, config.telemetry);
+  v = section("process");
+  visit_process(v, config.process);
   v = section("");
   v.duration("drain_timeout", config.drain_timeout_ns, 0, 0);
   return out;

@@ -46,6 +46,7 @@ Result<Config> load(const std::string& path) {
     read_section<Batching>(report, root, "batching", config.batching, visit_batching);
     read_section<Control>(report, root, "control", config.control, visit_control);
     read_section<Telemetry>(report, root, "telemetry", config.telemetry, visit_telemetry);
+    read_section<Process>(report, root, "process", config.process, visit_process);
     root.duration("drain_timeout", config.drain_timeout_ns, 0, 3600 * kSecond);
   }));
   ITIF_TRY(check(config, path));

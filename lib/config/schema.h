@@ -128,4 +128,9 @@ void visit_telemetry(V& v, Telemetry& telemetry) {
   v.text("log_file", telemetry.log_file);
 }
 
+template <class V, class Process>
+void visit_process(V& v, Process& process) {
+  v.boolean("core_dumps", process.core_dumps);
+}
+
 }  // namespace itif::config

@@ -10,17 +10,25 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/wipe.h"
 
 namespace itif::control {
 
 using CurvePublicKey = std::array<uint8_t, 32>;
 
+// The secret key is overwritten when the pair is freed.
 struct CurveKeyPair {
+  CurveKeyPair() = default;
+  CurveKeyPair(const CurveKeyPair&) = default;
+  CurveKeyPair& operator=(const CurveKeyPair&) = default;
+  ~CurveKeyPair() { wipe(std::as_writable_bytes(std::span(secret_key))); }
+
   CurvePublicKey public_key{};
   std::array<uint8_t, 32> secret_key{};
 };

@@ -63,6 +63,21 @@ std::vector<Value> values_of(const tenant::Record& r) {
   return values;
 }
 
+// Overwrites the keys among values of a row when it ends.
+class KeyWiper {
+ public:
+  explicit KeyWiper(std::span<Value> values) : values_(values) {}
+  ~KeyWiper() {
+    for (Value& value : values_)
+      if (auto* const key = std::get_if<Blob>(&value)) wipe(*key);
+  }
+  KeyWiper(const KeyWiper&) = delete;
+  KeyWiper& operator=(const KeyWiper&) = delete;
+
+ private:
+  const std::span<Value> values_;
+};
+
 // "?1, ?2, …" for the values of a row.
 std::string parameters(size_t count) {
   std::string list = "?1";
@@ -227,10 +242,11 @@ Status Registry::release() {
 }
 
 Result<std::vector<tenant::Record>> Registry::load() {
-  ITIF_ASSIGN(const auto rows,
+  ITIF_ASSIGN(auto rows,
               database_.run(fmt::format("SELECT {} FROM tenant ORDER BY id", columns())));
   std::vector<tenant::Record> records;
-  for (const Row& row : rows) {
+  for (Row& row : rows) {
+    const KeyWiper wiper(row);
     RowReader reader(row);
     tenant::Record& r = records.emplace_back();
     r.id = reader.number<uint32_t>("id");
@@ -322,7 +338,8 @@ Result<uint32_t> Registry::allocate_id() {
 }
 
 Status Registry::insert(const tenant::Record& record) {
-  const std::vector<Value> values = values_of(record);
+  std::vector<Value> values = values_of(record);
+  const KeyWiper wiper(values);
   auto done = database_.transaction([&]() -> Status {
     ITIF_TRY(database_.run(
         fmt::format("INSERT INTO tenant ({}) VALUES ({})", columns(), parameters(values.size())),
@@ -338,7 +355,8 @@ Status Registry::insert(const tenant::Record& record) {
 }
 
 Status Registry::update(const tenant::Record& record) {
-  const std::vector<Value> values = values_of(record);
+  std::vector<Value> values = values_of(record);
+  const KeyWiper wiper(values);
   Status done = database_.transaction([&]() -> Status {
     ITIF_TRY(database_.run(fmt::format("UPDATE tenant SET ({}) = ({}) WHERE id = ?1", columns(),
                                        parameters(values.size())),

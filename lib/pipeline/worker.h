@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/wipe.h"
 #include "config/config.h"
 #include "net/death_row.h"
 #include "net/frame.h"
@@ -45,6 +46,9 @@ namespace itif::pipeline {
 // The state that all workers share; outlives them.
 struct Shared {
   explicit Shared(const Clock& injected_clock) : clock(injected_clock), tracer(injected_clock) {}
+  ~Shared() { wipe(token_secret); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
 
   const Clock& clock;
   tenant::SnapshotCell tenants;

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/wipe.h"
 #include "control/file.h"
 #include "net/port.h"
 #include "wire/datagram.h"
@@ -40,6 +41,13 @@ struct InheritedPort {
 };
 
 struct Inheritance {
+  Inheritance() = default;
+  Inheritance(const Inheritance&) = default;
+  Inheritance(Inheritance&&) = default;
+  Inheritance& operator=(const Inheritance&) = default;
+  Inheritance& operator=(Inheritance&&) = default;
+  ~Inheritance() { wipe(token_secret); }
+
   wire::Key token_secret{};  // clients hold tokens that it made
   std::string file_prefix;   // EAL's, of the old process
   bool has_hugepages = false;

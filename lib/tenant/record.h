@@ -12,12 +12,19 @@
 #include <variant>
 #include <vector>
 
+#include "base/wipe.h"
 #include "tenant/settings.h"
 #include "tenant/version.h"
 
 namespace itif::tenant {
 
+// Every copy is overwritten when it is freed.
 struct Key {
+  Key() = default;
+  Key(const Key&) = default;
+  Key& operator=(const Key&) = default;
+  ~Key() { wipe(bytes); }
+
   uint16_t epoch = 0;
   std::array<std::byte, 16> bytes{};
 };

@@ -158,7 +158,9 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
     control = { endpoint = "ipc:///a"; events_endpoint = "ipc:///b";
                 tcp_endpoint = "tcp://[::]:9010"; curve_secret_file = "s";
                 authorized_keys_file = "k"; state_dir = "/x"; };
-    telemetry = { prometheus = "127.0.0.1:9464"; log_level = "debug"; stages = false; };
+    telemetry = { prometheus = "127.0.0.1:9464"; log_level = "debug"; stages = false;
+                  log_file = "/var/log/itifd.log"; };
+    process = { core_dumps = true; };
     drain_timeout = "0s";)");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->eal.args, (std::vector<std::string>{"--no-huge", "-m", "512"}));
@@ -207,6 +209,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(config->telemetry.prometheus, "127.0.0.1:9464");
   EXPECT_EQ(config->telemetry.log_level, "debug");
   EXPECT_FALSE(config->telemetry.stages);
+  EXPECT_EQ(config->telemetry.log_file, "/var/log/itifd.log");
+  EXPECT_TRUE(config->process.core_dumps);
   EXPECT_EQ(config->drain_timeout_ns, 0u);
 }
 
@@ -276,6 +280,9 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
       {"telemetry = { log_level = \"chatty\"; };", "telemetry.log_level: 'chatty' is not one of"},
       {"telemetry = { stages = 1; };", "telemetry.stages: expected true or false"},
       {"telemetry = { stages = \"yes\"; };", "telemetry.stages: expected true or false"},
+      {"telemetry = { log_file = \"itifd.log\"; };",
+       "telemetry.log_file: 'itifd.log' is not an absolute path"},
+      {"process = { core_dumps = 1; };", "process.core_dumps: expected true or false"},
       {"control = { state_dir = [ ]; };", "control.state_dir: expected a string, found an array"},
       {"drain_timeout = 10;", "drain_timeout: expected a duration string"},
   };
