@@ -28,6 +28,7 @@
 #include "serving/handover.h"
 #include "serving/main_loop.h"
 #include "serving/metrics.h"
+#include "serving/privileges.h"
 #include "serving/process_limits.h"
 #include "serving/service_reports.h"
 #include "serving/takeover.h"
@@ -146,6 +147,7 @@ int wait_for_stop_signal(serving::MainLoop& loop, serving::Takeover* takeover,
 // Serves until SIGTERM or SIGINT, or until another process has taken over. A second signal ends the
 // process during the drain. `takeover`: of a process that hands over to this one; or nullptr.
 Status serve(const config::Config& config, const Launch& launch, serving::Takeover* takeover) {
+  ITIF_ASSIGN(const auto account, serving::find_account(config.process));
   const SystemClock clock;
   serving::MainLoop loop(clock);
   // Before opening ports, fail on another itifd, a damaged registry or a missing device.
@@ -215,6 +217,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   const bool starts_late = takeover != nullptr || replays_capture(*plane);
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
+  ITIF_TRY(serving::leave_root(account, config, *plane));
   server->start();
   serving::report_start(loop, service);
   // Poll for signals meanwhile: restoring many tenants takes minutes.

@@ -100,6 +100,9 @@ struct Telemetry {
 };
 
 struct Process {
+  std::string user;      // the process's after its start; empty: stays as it is
+  std::string group;     // empty: the user's
+  bool handover = true;  // keep what a handover needs: rights to open ports, to start a program
   bool core_dumps = false;  // the kernel may write the process's memory to a file
 };
 

@@ -130,6 +130,9 @@ void visit_telemetry(V& v, Telemetry& telemetry) {
 
 template <class V, class Process>
 void visit_process(V& v, Process& process) {
+  v.text("user", process.user);
+  v.text("group", process.group);
+  v.boolean("handover", process.handover);
   v.boolean("core_dumps", process.core_dumps);
 }
 

@@ -4,6 +4,7 @@
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -131,6 +132,28 @@ Status attach_devices(std::span<const std::string> devices) {
                             lines.empty() ? errno_text(-result) : lines.front()));
   }
   return {};
+}
+
+std::vector<std::string> make_runtime_directories() {
+  constexpr std::string_view kSuffix = "-handover";  // serving/takeover.cc
+  const fs::path own = rte_eal_get_runtime_dir();
+  std::string prefix = own.filename();
+  if (prefix.ends_with(kSuffix))
+    prefix.resize(prefix.size() - kSuffix.size());
+  else
+    prefix += kSuffix;
+  const fs::path other = own.parent_path() / prefix;
+  // EAL makes the folder of all prefixes for its user only. Each prefix's folder stays private.
+  std::error_code ignored;
+  fs::permissions(own.parent_path(), fs::perms(0111), fs::perm_options::add, ignored);
+  if (::mkdir(other.c_str(), 0700) != 0 && errno != EEXIST)
+    log::warning("cannot make {}: {}: a handover may not be possible", other.string(),
+                 errno_text(errno));
+  return {own, other};
+}
+
+std::string runtime_root() {
+  return fs::path(rte_eal_get_runtime_dir()).parent_path().parent_path();
 }
 
 void link_telemetry(const std::string& prefix, const std::string& own_prefix) {

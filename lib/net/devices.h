@@ -36,6 +36,14 @@ bool can_be_shared(const std::string& driver);
 // Errors: kNotFound, kPermission (names the device and the driver's reason).
 Status attach_devices(std::span<const std::string> devices);
 
+// Returns EAL's folders of this process and of the one that a handover would start. Makes the
+// latter if it does not exist, and lets other users enter the folder of all of them.
+// REQUIRES: EAL runs.
+std::vector<std::string> make_runtime_directories();
+// Returns the folder in which EAL makes its folder "dpdk": RUNTIME_DIRECTORY, or its choice by the
+// user that started it. REQUIRES: EAL runs.
+std::string runtime_root();
+
 // Links DPDK's telemetry socket of `prefix` to that of `own_prefix`, this process's: tools that
 // know only `prefix` find it. Does nothing if both are the same, or without telemetry.
 void link_telemetry(const std::string& prefix, const std::string& own_prefix);

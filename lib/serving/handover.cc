@@ -55,6 +55,10 @@ bool ProcessHandover::shares_ports() const {
 
 Result<json> ProcessHandover::run(const control::HandOver& operation,
                                   const control::Progress& progress) {
+  if (!parts_.config.process.handover)
+    return fail(Code::kUnsupported,
+                "process.handover is false in the configuration: this process has given up the "
+                "rights that a handover needs: restart itifd instead");
   // A third process would need the name of the first one's EAL files, and memory for three.
   if (const pid_t before = parts_.predecessor(); before != 0)
     return fail(Code::kUnavailable,
@@ -79,7 +83,7 @@ Result<json> ProcessHandover::run(const control::HandOver& operation,
   const std::string& binary = operation.binary.empty() ? options_.program : operation.binary;
   const std::string& config = operation.config.empty() ? options_.config_file : operation.config;
   log::info("handover: starting {} --config {}", binary, config);
-  auto process = NewProcess::start({binary, config, options_.cpus});
+  auto process = NewProcess::start({binary, config, options_.cpus, net::runtime_root()});
   Undo undone;
   Result<json> result = process ? run_with(**process, progress, undone)
                                 : Result<json>(std::unexpected(process.error()));

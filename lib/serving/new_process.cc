@@ -11,6 +11,8 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -24,12 +26,20 @@ constexpr uint64_t kEndPeriodUs = 10'000, kEndTries = 200;
 
 // Returns this process's environment without WATCHDOG_PID, which names this process: the new one
 // answers the service manager's watchdog in its place.
-std::vector<char*> environment_for_successor() {
-  std::vector<char*> kept;
+std::vector<std::string> environment_for_successor(const std::string& runtime_directory) {
+  std::vector<std::string> kept;
   for (char** variable = environ; *variable != nullptr; ++variable)
-    if (!std::string_view(*variable).starts_with("WATCHDOG_PID=")) kept.push_back(*variable);
-  kept.push_back(nullptr);
+    if (!std::string_view(*variable).starts_with("WATCHDOG_PID=")) kept.emplace_back(*variable);
+  if (std::getenv("RUNTIME_DIRECTORY") == nullptr)
+    kept.push_back("RUNTIME_DIRECTORY=" + runtime_directory);
   return kept;
+}
+
+std::vector<char*> pointers_to(std::span<std::string> words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 // Standard output and error become a pipe to this process until the new one serves, which then
@@ -58,14 +68,12 @@ int spawn(const NewProcess::Options& options, int channel, int output, pid_t& pi
 
   std::array<std::string, 5> words = {options.binary, "--config", options.config_file,
                                       "--take-over", std::to_string(kChannelDescriptor)};
-  std::array<char*, 6> argv{};
-  for (size_t i = 0; i < words.size(); ++i) argv[i] = words[i].data();
-  std::vector<char*> environment = environment_for_successor();
+  std::vector<std::string> environment = environment_for_successor(options.runtime_directory);
   cpu_set_t own;
   const bool pinned = sched_getaffinity(0, sizeof own, &own) == 0;
   sched_setaffinity(0, sizeof options.cpus, &options.cpus);
-  const int error = posix_spawn(&pid, options.binary.c_str(), &actions, &attributes, argv.data(),
-                                environment.data());
+  const int error = posix_spawn(&pid, options.binary.c_str(), &actions, &attributes,
+                                pointers_to(words).data(), pointers_to(environment).data());
   if (pinned) sched_setaffinity(0, sizeof own, &own);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);

@@ -26,6 +26,8 @@ class NewProcess {
     std::string binary;
     std::string config_file;
     cpu_set_t cpus;  // those of this process when it started: threads are pinned since
+    // DPDK's, of this process: the new one may be another user, for whom DPDK has another default.
+    std::string runtime_directory;
   };
   // Errors: kNotFound, kPermission (the program), kResourceExhausted.
   static Result<std::unique_ptr<NewProcess>> start(const Options& options);

@@ -160,7 +160,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                 authorized_keys_file = "k"; state_dir = "/x"; };
     telemetry = { prometheus = "127.0.0.1:9464"; log_level = "debug"; stages = false;
                   log_file = "/var/log/itifd.log"; };
-    process = { core_dumps = true; };
+    process = { user = "itif"; group = "7"; handover = false; core_dumps = true; };
     drain_timeout = "0s";)");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->eal.args, (std::vector<std::string>{"--no-huge", "-m", "512"}));
@@ -211,6 +211,9 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_FALSE(config->telemetry.stages);
   EXPECT_EQ(config->telemetry.log_file, "/var/log/itifd.log");
   EXPECT_TRUE(config->process.core_dumps);
+  EXPECT_EQ(config->process.user, "itif");
+  EXPECT_EQ(config->process.group, "7");
+  EXPECT_FALSE(config->process.handover);
   EXPECT_EQ(config->drain_timeout_ns, 0u);
 }
 
