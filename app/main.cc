@@ -30,6 +30,7 @@
 #include "serving/metrics.h"
 #include "serving/privileges.h"
 #include "serving/process_limits.h"
+#include "serving/seccomp_filter.h"
 #include "serving/service_reports.h"
 #include "serving/takeover.h"
 #include "telemetry/prometheus.h"
@@ -76,6 +77,11 @@ Result<net::EalPlan> start_environment(const config::Config& config, const pipel
 bool replays_capture(const pipeline::Pipeline& plane) {
   return std::ranges::any_of(plane.ports(),
                              [](const auto& port) { return port->info().driver == "net_pcap"; });
+}
+
+bool opens_af_xdp(const pipeline::Pipeline& plane) {
+  return std::ranges::any_of(plane.ports(),
+                             [](const auto& port) { return port->info().driver == "net_af_xdp"; });
 }
 
 Status start_ports(pipeline::Pipeline& plane) {
@@ -218,6 +224,9 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
   ITIF_TRY(serving::leave_root(account, config, *plane));
+  ITIF_TRY(serving::install_seccomp_filter({.mode = config.process.seccomp,
+                                            .starts_programs = config.process.handover,
+                                            .loads_bpf = opens_af_xdp(*plane)}));
   server->start();
   serving::report_start(loop, service);
   // Poll for signals meanwhile: restoring many tenants takes minutes.

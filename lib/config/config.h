@@ -96,14 +96,15 @@ struct Telemetry {
   std::string prometheus;  // "127.0.0.1:9464"; empty: none
   std::string log_level = "info";
   std::string log_file;  // empty: standard error
-  bool stages = true;  // histograms of the stages of requests, per tenant, and traces
+  bool stages = true;    // histograms of the stages of requests, per tenant, and traces
 };
 
 struct Process {
   std::string user;      // the process's after its start; empty: stays as it is
   std::string group;     // empty: the user's
   bool handover = true;  // keep what a handover needs: rights to open ports, to start a program
-  bool core_dumps = false;  // the kernel may write the process's memory to a file
+  std::string seccomp = "refuse";  // calls outside of the filter's list: refuse | kill | log | off
+  bool core_dumps = false;         // the kernel may write the process's memory to a file
 };
 
 struct Config {

@@ -160,7 +160,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                 authorized_keys_file = "k"; state_dir = "/x"; };
     telemetry = { prometheus = "127.0.0.1:9464"; log_level = "debug"; stages = false;
                   log_file = "/var/log/itifd.log"; };
-    process = { user = "itif"; group = "7"; handover = false; core_dumps = true; };
+    process = { user = "itif"; group = "7"; handover = false; seccomp = "log"; core_dumps = true; };
     drain_timeout = "0s";)");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->eal.args, (std::vector<std::string>{"--no-huge", "-m", "512"}));
@@ -214,6 +214,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(config->process.user, "itif");
   EXPECT_EQ(config->process.group, "7");
   EXPECT_FALSE(config->process.handover);
+  EXPECT_EQ(config->process.seccomp, "log");
   EXPECT_EQ(config->drain_timeout_ns, 0u);
 }
 
@@ -285,6 +286,8 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
       {"telemetry = { stages = \"yes\"; };", "telemetry.stages: expected true or false"},
       {"telemetry = { log_file = \"itifd.log\"; };",
        "telemetry.log_file: 'itifd.log' is not an absolute path"},
+      {"process = { seccomp = \"strict\"; };",
+       "process.seccomp: 'strict' is not one of: refuse, kill, log, off"},
       {"process = { core_dumps = 1; };", "process.core_dumps: expected true or false"},
       {"control = { state_dir = [ ]; };", "control.state_dir: expected a string, found an array"},
       {"drain_timeout = 10;", "drain_timeout: expected a duration string"},
