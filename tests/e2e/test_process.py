@@ -167,6 +167,25 @@ def test_another_user_than_the_own_is_refused(new_appliance):
     assert status == 1 and "process.user" in output and "daemon" in output, output
 
 
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv")
+def test_a_start_without_root_as_the_unit_does_it(rooted, namespaces, models):
+    appliance = rooted
+    names = "+net_admin,+net_raw,+ipc_lock"
+    appliance.environment["RUNTIME_DIRECTORY"] = str(appliance.directory / "run")
+    for path in (appliance.directory, appliance.directory / "run", appliance.directory / "state"):
+        path.mkdir(exist_ok=True)
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+        path.chmod(0o700)
+    appliance.start(("setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups",
+                     f"--inh-caps=-all,{names}", f"--ambient-caps=-all,{names}", f"--bounding-set=-all,{names}"))
+    assert kept(status_of(appliance.process.pid)) == PORT
+    assert_adds_serves_and_removes(appliance, namespaces, models)
+    appliance.handover()
+    assert kept(status_of(appliance.process.pid)) == PORT
+    assert_adds_serves_and_removes(appliance, namespaces, models, "u")
+    assert appliance.stop() == 0
+
+
 def test_the_process_still_ends_by_signals(unprivileged):
     appliance = unprivileged.start()
     appliance.process.send_signal(signal.SIGINT)
