@@ -223,7 +223,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   const bool starts_late = takeover != nullptr || replays_capture(*plane);
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
-  ITIF_TRY(serving::leave_root(account, config, *plane));
+  ITIF_TRY(serving::leave_root(account, config, *plane, takeover != nullptr));
   ITIF_TRY(serving::install_seccomp_filter({.mode = config.process.seccomp,
                                             .starts_programs = config.process.handover,
                                             .loads_bpf = opens_af_xdp(*plane)}));

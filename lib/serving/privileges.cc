@@ -199,7 +199,7 @@ Status give_files(const Account& account, const config::Config& config,
   return config.telemetry.log_file.empty() ? Status() : give(account, config.telemetry.log_file);
 }
 
-Status drop_privileges(const std::optional<Account>& account, Capabilities kept,
+Status drop_privileges(const std::optional<Account>& account, Capabilities kept, bool opens_ports,
                        const config::Process& process) {
   const bool is_root = ::geteuid() == 0;
   if (is_root && (!account || account->uid == 0)) return {};
@@ -207,7 +207,7 @@ Status drop_privileges(const std::optional<Account>& account, Capabilities kept,
   kept |= raise_limit(RLIMIT_NICE, 20, CAP_SYS_NICE);
   // A port's memory may be locked.
   const Capabilities lock = raise_limit(RLIMIT_MEMLOCK, RLIM_INFINITY, CAP_IPC_LOCK);
-  if (process.handover) kept |= lock;
+  if (opens_ports) kept |= lock;
   if (is_root) ITIF_TRY(become(*account));
   // A change of the user makes the process undumpable.
   if (process.core_dumps) (void)::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
@@ -215,12 +215,12 @@ Status drop_privileges(const std::optional<Account>& account, Capabilities kept,
 }
 
 Status leave_root(const std::optional<Account>& account, const config::Config& config,
-                  const pipeline::Pipeline& plane) {
+                  const pipeline::Pipeline& plane, bool opens_ports) {
+  const bool opens = opens_ports || config.process.handover;
   Capabilities kept = 0;
-  for (const auto& port : plane.ports())
-    kept |= capabilities_for(port->info().driver, config.process.handover);
+  for (const auto& port : plane.ports()) kept |= capabilities_for(port->info().driver, opens);
   if (account) ITIF_TRY(give_files(*account, config, net::make_runtime_directories()));
-  ITIF_TRY(drop_privileges(account, kept, config.process));
+  ITIF_TRY(drop_privileges(account, kept, opens, config.process));
   if (account)
     log::info("runs as user {} with the capabilities {}", account->name, names_of(permitted()));
   return {};

@@ -39,10 +39,11 @@ Capabilities capabilities_for(const std::string& driver, bool reopens);
 std::string names_of(Capabilities capabilities);
 
 // Gives the account the process's files (give_files), and drops all privileges that are not needed
-// from here on, as the configuration says. `plane`: its ports are open, or will be. Main thread,
-// before it starts control. Errors: those of give_files() and drop_privileges().
+// from here on, as the configuration says. `opens_ports`: the ports of `plane` are not open yet.
+// Their capabilities are then kept without process.handover, too. Main thread, before it starts
+// control. Errors: those of give_files() and drop_privileges().
 Status leave_root(const std::optional<Account>& account, const config::Config& config,
-                  const pipeline::Pipeline& plane);
+                  const pipeline::Pipeline& plane, bool opens_ports);
 
 // Gives the account what the process made as root and needs later: the state's directory, the
 // sockets of control, the log file, and `directories` with all that is in them. Leaves files that
@@ -51,9 +52,10 @@ Status give_files(const Account& account, const config::Config& config,
                   std::span<const std::string> directories);
 
 // Becomes the account, if any, with all threads, and keeps `kept` of the calling thread's
-// capabilities, also for programs that it starts. Root without an account keeps all. Main thread.
+// capabilities, also for programs that it starts; and those that stand for limits that cannot be
+// raised, of locked memory if ports are opened. Root without an account keeps all. Main thread.
 // Errors: kPermission.
-Status drop_privileges(const std::optional<Account>& account, Capabilities kept,
+Status drop_privileges(const std::optional<Account>& account, Capabilities kept, bool opens_ports,
                        const config::Process& process);
 
 }  // namespace itif::serving

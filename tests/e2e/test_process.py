@@ -135,6 +135,18 @@ def test_a_handover_to_a_user(rooted, namespaces, models):
     assert appliance.stop() == 0
 
 
+def test_a_handover_to_a_process_that_allows_none(unprivileged, namespaces, models):
+    appliance = unprivileged.start()
+    appliance.add_tenant("t", models())
+    appliance.sections["process"]["handover"] = False
+    appliance.write_config()
+    appliance.handover()
+    assert_adds_serves_and_removes(appliance, namespaces, models, "u")
+    refused = appliance.ctl("handover", check=False)
+    assert refused.returncode != 0 and "process.handover" in refused.stderr
+    assert appliance.stop() == 0
+
+
 def test_a_handover_that_needs_a_folder_of_root_is_refused(new_appliance, namespaces, models):
     appliance = new_appliance()  # its sockets are in a folder that others may enter
     appliance.sections["process"] = {"user": "nobody"}
