@@ -224,7 +224,10 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
   ITIF_TRY(serving::leave_root(account, config, *plane, takeover != nullptr));
-  ITIF_TRY(serving::install_seccomp_filter({.mode = config.process.seccomp,
+  // No GPU's driver has run under the filter yet, so the kernel only logs what it would refuse.
+  std::string seccomp = config.process.seccomp;
+  if (seccomp == "auto") seccomp = info.kind == "cuda" ? "log" : "refuse";
+  ITIF_TRY(serving::install_seccomp_filter({.mode = seccomp,
                                             .starts_programs = config.process.handover,
                                             .loads_bpf = opens_af_xdp(*plane)}));
   server->start();

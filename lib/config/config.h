@@ -103,7 +103,7 @@ struct Process {
   std::string user;      // the process's after its start; empty: stays as it is
   std::string group;     // empty: the user's
   bool handover = true;  // keep what a handover needs: rights to open ports, to start a program
-  std::string seccomp = "refuse";  // calls outside of the filter's list: refuse | kill | log | off
+  std::string seccomp = "auto";  // calls off the filter's list: auto | refuse | kill | log | off
   bool core_dumps = false;         // the kernel may write the process's memory to a file
 };
 

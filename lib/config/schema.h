@@ -133,7 +133,7 @@ void visit_process(V& v, Process& process) {
   v.text("user", process.user);
   v.text("group", process.group);
   v.boolean("handover", process.handover);
-  v.choice("seccomp", process.seccomp, {"refuse", "kill", "log", "off"});
+  v.choice("seccomp", process.seccomp, {"auto", "refuse", "kill", "log", "off"});
   v.boolean("core_dumps", process.core_dumps);
 }
 

@@ -287,7 +287,7 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
       {"telemetry = { log_file = \"itifd.log\"; };",
        "telemetry.log_file: 'itifd.log' is not an absolute path"},
       {"process = { seccomp = \"strict\"; };",
-       "process.seccomp: 'strict' is not one of: refuse, kill, log, off"},
+       "process.seccomp: 'strict' is not one of: auto, refuse, kill, log, off"},
       {"process = { core_dumps = 1; };", "process.core_dumps: expected true or false"},
       {"control = { state_dir = [ ]; };", "control.state_dir: expected a string, found an array"},
       {"drain_timeout = 10;", "drain_timeout: expected a duration string"},
