@@ -161,6 +161,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   ITIF_ASSIGN(auto server, takeover != nullptr
                                ? control::Server::open_beside(control_options, clock)
                                : control::Server::open(control_options, clock));
+  ITIF_TRY(pipeline::check_cpus(config.device.cpus));
   ITIF_ASSIGN(const auto cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
   // By default one thread per CPU that executors may use.
   const auto threads = config.device.threads != 0

@@ -143,6 +143,11 @@ class Checker {
           "device.ordinal {} names a GPU, but device.kind is \"host\": use \"cuda\" or \"auto\", "
           "or ordinal 0",
           device.ordinal);
+    const std::set<unsigned> cpus(device.cpus.begin(), device.cpus.end());
+    if (cpus.size() < device.cpus.size()) return refuse("device.cpus names a CPU twice");
+    if (!cpus.empty() && device.threads > cpus.size())
+      return refuse("device.threads is {}, but device.cpus has {}: at most one thread per CPU",
+                    device.threads, cpus.size());
     return {};
   }
 

@@ -126,8 +126,8 @@ struct StreamOptions {
   // Launches run asynchronously, so that the caller can prepare the next batch meanwhile. Host: the
   // stream's own thread runs them after record(); otherwise each runs in the calling thread.
   bool is_async = false;
-  // Worker threads run on the stream's CPUs. Host: starts the thread that sleep_early() needs to
-  // shorten the pool's spinning.
+  // Worker threads run on the stream's CPUs. Host: sleep_early() shortens the
+  // pool's spinning.
   bool shares_cpus = false;
   const Clock* clock = nullptr;  // outlives the stream. REQUIRES: set if is_async
   // Called by the stream's thread each time an event's inputs have been read, and each time an
@@ -183,9 +183,9 @@ class Device {
   // kUnsupported.
   virtual Status register_host_memory(const void* data, size_t bytes) = 0;
 
-  // Makes the threads that compute for streams with StreamOptions::shares_cpus sleep early while
-  // they wait for each other (true), because other threads of the process want their CPUs for a
-  // while, or ends that (false). Each call of the one needs one of the other. Any thread.
+  // Makes the threads that compute sleep early while they wait for each other (true), because other
+  // threads of the process want their CPUs for a while, or ends that (false). Each call of the one
+  // needs one of the other. Does nothing on devices that do not compute on CPUs. Any thread.
   virtual void sleep_early(bool) noexcept {}
 
   // Restarts the device after a fault. Host memory stays registered. REQUIRES: no stream of it

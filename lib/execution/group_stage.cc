@@ -36,7 +36,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(
   ITIF_ASSIGN(stage->ring_,
               pipeline::RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
   stage->inbox_.emplace(*stage->ring_, stage->counters_);
-  ITIF_ASSIGN(auto stream, stage->make_stream(options.share));
+  ITIF_ASSIGN(auto stream, stage->make_stream(options.share, !options.sharing_workers.empty()));
   stage->use_stream(std::move(stream));
   ITIF_ASSIGN(stage->executor_,
               stage->group_->make_executor(*stage->stream_, clock, options.executor));
@@ -44,11 +44,12 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(
   return stage;
 }
 
-Result<std::unique_ptr<device::Stream>> GroupStage::make_stream(const device::Share& share) {
+Result<std::unique_ptr<device::Stream>> GroupStage::make_stream(const device::Share& share,
+                                                                bool shares_cpus) {
   return device_->make_stream(group_->stream_limits(),
                               {.share = share,
                                .is_async = options_.overlaps,
-                               .shares_cpus = !options_.sharing_workers.empty(),
+                               .shares_cpus = shares_cpus,
                                .clock = clock_,
                                .on_done = [bell = &ring_->bell] { bell->ring(); }});
 }
@@ -100,9 +101,10 @@ Status GroupStage::set_scheduler(std::string_view scheduler) {
 
 // Starts a new thread, because the host's compute pool belongs to the thread that started it, and
 // keeps the CPUs that it started on.
-Status GroupStage::change_cpus(const std::vector<unsigned>& cpus) {
+Status GroupStage::change_cpus(const std::vector<unsigned>& cpus,
+                               std::vector<const telemetry::WorkerCounters*> sharing_workers) {
   CHECK(thread_.joinable());
-  ITIF_ASSIGN(auto stream, make_stream({.cpus = cpus}));
+  ITIF_ASSIGN(auto stream, make_stream({.cpus = cpus}, !sharing_workers.empty()));
   end_thread();
   executor_->use_stream(*stream);
   {
@@ -111,7 +113,8 @@ Status GroupStage::change_cpus(const std::vector<unsigned>& cpus) {
     stream->set_percent(options_.share.percent);
     use_stream(std::move(stream));
   }
-  if (spin_choice_.sleeps_early()) stream_->sleep_early(true);
+  options_.sharing_workers = std::move(sharing_workers);
+  spin_choice_ = {};
   next_bucket_ = 0;  // graphs belong to their stream
   leaves_loop_.store(false, std::memory_order_release);
   start();

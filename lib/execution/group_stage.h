@@ -109,8 +109,10 @@ class GroupStage final : private runtime::CompletionSink {
   // The CPUs that the group computes on (device::Share::cpus). Control's job thread.
   const std::vector<unsigned>& cpus() const noexcept { return options_.share.cpus; }
   // Continues on other CPUs after the running batches; requests wait meanwhile. On error nothing
-  // has changed. Control's job thread. REQUIRES: started. Errors: those of make_stream.
-  Status change_cpus(const std::vector<unsigned>& cpus);
+  // has changed. `sharing_workers`: as in the options. Control's job thread. REQUIRES: started.
+  // Errors: those of make_stream.
+  Status change_cpus(const std::vector<unsigned>& cpus,
+                     std::vector<const telemetry::WorkerCounters*> sharing_workers);
 
   // Runs one iteration: takes new requests, completes and begins at most one batch, runs one step
   // of a task. If there was nothing to do, captures the CUDA graph of one bucket ahead of its first
@@ -126,7 +128,7 @@ class GroupStage final : private runtime::CompletionSink {
 
  private:
   GroupStage() = default;
-  Result<std::unique_ptr<device::Stream>> make_stream(const device::Share& share);
+  Result<std::unique_ptr<device::Stream>> make_stream(const device::Share& share, bool shares_cpus);
   void end_thread();
   void run() noexcept;
   void rest(pipeline::Idle& idle) noexcept;

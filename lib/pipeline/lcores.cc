@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -40,6 +41,16 @@ Result<CpuPlan> plan_cpus(const config::Config& config, const std::vector<unsign
   if (busy && plan.executor_cpus.empty())
     plan.executor_cpus.assign(cpus.begin(), cpus.end() - static_cast<long>(workers));
   return plan;
+}
+
+Status check_cpus(const std::vector<unsigned>& cpus) {
+  const long count = sysconf(_SC_NPROCESSORS_CONF);
+  for (const unsigned cpu : cpus)
+    if (count > 0 && cpu >= static_cast<unsigned long>(count))
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("device.cpus: there is no CPU {}: this machine has 0 to {}", cpu, count - 1));
+  return {};
 }
 
 std::vector<size_t> workers_sharing_cpus(const PoolCpus& pool) {

@@ -22,6 +22,9 @@ struct CpuPlan {
 // the busy workers and an executor).
 Result<CpuPlan> plan_cpus(const config::Config& config, const std::vector<unsigned>& cpus);
 
+// Errors: kInvalidArgument, the machine lacks one of `cpus` (device.cpus).
+Status check_cpus(const std::vector<unsigned>& cpus);
+
 // The CPUs of a compute pool and of the workers beside it.
 struct PoolCpus {
   uint32_t num_threads = 0;                        // of the pool; 0: a GPU computes

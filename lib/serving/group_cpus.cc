@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/check.h"
 #include "base/cpu_list.h"
 #include "device/threads.h"
 
@@ -19,65 +18,85 @@ std::vector<unsigned> without(const std::vector<unsigned>& all, const std::vecto
   return rest;
 }
 
-std::vector<unsigned> sorted(std::vector<unsigned> cpus) {
+std::vector<unsigned> ascending(std::vector<unsigned> cpus) {
   std::ranges::sort(cpus);
+  const auto repeated = std::ranges::unique(cpus);
+  cpus.erase(repeated.begin(), repeated.end());
   return cpus;
+}
+
+std::string name_cpus(const std::vector<unsigned>& cpus) {
+  return fmt::format("CPU{} {}", cpus.size() == 1 ? "" : "s", format_cpus(cpus));
 }
 
 }  // namespace
 
 GroupCpus::GroupCpus(std::vector<unsigned> executor_cpus)
     : executor_cpus_(std::move(executor_cpus)),
-      all_(sorted(executor_cpus_.empty() ? device::process_cpus() : executor_cpus_)) {}
+      all_(ascending(executor_cpus_.empty() ? device::process_cpus() : executor_cpus_)) {}
 
-void GroupCpus::add(uint16_t number, const std::string& name) {
-  CHECK(groups_.emplace(number, Group{.name = name, .own = {}}).second);
-}
-
-void GroupCpus::remove(uint16_t number) {
-  groups_.erase(number);
-}
-
-// Returns the CPUs that no group but this one has for itself.
-std::vector<unsigned> GroupCpus::shared_without(uint16_t number) const {
-  std::vector<unsigned> cpus = all_;
-  for (const auto& [other, group] : groups_)
-    if (other != number) cpus = without(cpus, group.own);
-  return cpus;
-}
-
-Status GroupCpus::give(uint16_t number, const std::vector<unsigned>& cpus) {
-  Group& group = groups_.at(number);
-  const std::vector<unsigned> unknown = without(cpus, all_);
-  if (!unknown.empty())
-    return fail(Code::kInvalidArgument,
-                fmt::format("group {} cannot have CPU {}: groups compute on CPUs {}", group.name,
-                            format_cpus(unknown), format_cpus(all_)));
-  for (const auto& [other_number, other] : groups_) {
+Status GroupCpus::check(const std::string& group, const std::vector<unsigned>& cpus) const {
+  if (const auto unknown = without(cpus, all_); !unknown.empty())
+    return fail(Code::kInvalidArgument, fmt::format("group {} cannot have {}: groups compute on {}",
+                                                    group, name_cpus(unknown), name_cpus(all_)));
+  std::vector<unsigned> shared = without(all_, cpus);
+  for (const auto& [other, own] : own_) {
+    if (other == group) continue;
+    shared = without(shared, own);
     std::vector<unsigned> common;
-    std::ranges::set_intersection(cpus, other.own, std::back_inserter(common));
-    if (other_number == number || common.empty() || cpus == other.own) continue;
-    return fail(Code::kInvalidArgument,
-                fmt::format("group {} cannot have CPU {}: group {} has CPUs {} for itself; give "
-                            "both groups the same CPUs, or different ones",
-                            group.name, format_cpus(common), other.name, format_cpus(other.own)));
+    std::ranges::set_intersection(cpus, own, std::back_inserter(common));
+    if (!common.empty() && cpus != own)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("group {} cannot have {}: group {} has {} for itself; give both the "
+                              "same CPUs or different ones, or take them back with `itifctl group "
+                              "update {} --cpus auto`",
+                              group, name_cpus(common), other, name_cpus(own), other));
   }
-  const auto shares = std::ranges::find_if(groups_, [number](const auto& entry) {
-    return entry.first != number && entry.second.own.empty();
-  });
-  if (!cpus.empty() && shares != groups_.end() && without(shared_without(number), cpus).empty())
+  if (shared.empty())
     return fail(Code::kInvalidArgument,
-                fmt::format("group {} cannot have CPUs {}: none would be left for group {}",
-                            group.name, format_cpus(cpus), shares->second.name));
-  group.own = cpus;
+                fmt::format("group {} cannot have {}: of {}, none would be left for groups without "
+                            "CPUs of their own",
+                            group, name_cpus(cpus), name_cpus(all_)));
   return {};
 }
 
-std::vector<unsigned> GroupCpus::of(uint16_t number) const {
-  const std::vector<unsigned>& own = groups_.at(number).own;
-  if (!own.empty()) return own;
-  std::vector<unsigned> shared = shared_without(number);
-  return shared.empty() || shared == all_ ? executor_cpus_ : shared;
+Status GroupCpus::give(const std::string& group, const std::vector<unsigned>& cpus) {
+  if (cpus.empty()) {
+    own_.erase(group);
+    return {};
+  }
+  ITIF_TRY(check(group, cpus));
+  own_[group] = cpus;
+  return {};
+}
+
+void GroupCpus::stop(const std::string& group) {
+  if (const auto found = running_.find(group); found != running_.end()) running_.erase(found);
+}
+
+const std::vector<unsigned>& GroupCpus::own(const std::string& group) const {
+  static const std::vector<unsigned> none;
+  const auto found = own_.find(group);
+  return found == own_.end() ? none : found->second;
+}
+
+std::vector<unsigned> GroupCpus::of(const std::string& group) const {
+  if (const auto& cpus = own(group); !cpus.empty()) return cpus;
+  std::vector<unsigned> shared = all_;
+  for (const auto& [other, cpus] : own_)
+    if (running_.contains(other)) shared = without(shared, cpus);
+  return shared == all_ ? executor_cpus_ : shared;
+}
+
+size_t GroupCpus::num_beside(const std::string& group) const {
+  const std::vector<unsigned> cpus = of(group);
+  return static_cast<size_t>(
+      std::ranges::count_if(running_, [&](const std::string& other) { return of(other) == cpus; }));
+}
+
+size_t GroupCpus::num_cpus(const std::string& group) const {
+  const std::vector<unsigned> cpus = of(group);
+  return cpus.empty() ? all_.size() : cpus.size();
 }
 
 }  // namespace itif::serving

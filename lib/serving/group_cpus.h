@@ -1,13 +1,15 @@
 // Divides the executors' CPUs among groups. A group may have CPUs of its own, which only groups
-// with the same set compute on. All other groups share the CPUs that no group has for itself.
+// with the same set compute on. All other groups share the CPUs that no group has for itself: at
+// least one.
 //
-// So two groups have either the same CPUs, on which they compute in turns
-// (device/host/turns.h), or none in common, and compute at once. One exception: if the groups with
-// CPUs of their own have all of them, a group that comes later computes on all, without turns.
+// So two groups have either the same CPUs, on which they compute in turns (device/host/turns.h), or
+// none in common, and compute at once. Sets are kept by the groups' names, also while a group does
+// not run. The result does not depend on the order in which groups start.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,32 +22,32 @@ class GroupCpus {
   // `executor_cpus`: of all groups; empty: all CPUs of the process.
   explicit GroupCpus(std::vector<unsigned> executor_cpus);
 
-  // Adds a group without CPUs of its own. REQUIRES: no such number.
-  void add(uint16_t number, const std::string& name);
-  void remove(uint16_t number);  // an unknown number is ignored
-
   // Gives a group CPUs of its own, ascending; empty: takes them back. Changes the CPUs of the
-  // groups without. Errors: kInvalidArgument, and nothing changes: the executors have no such CPU,
-  // another group has some of them but not the same set, or groups without CPUs of their own would
-  // have none. REQUIRES: add().
-  Status give(uint16_t number, const std::vector<unsigned>& cpus);
+  // groups without. Taking back never fails. Errors: kInvalidArgument, and nothing changes: the
+  // executors have no such CPU, another group has some of them but not the same set, or none would
+  // be left for groups without.
+  Status give(const std::string& group, const std::vector<unsigned>& cpus);
+  // A group that runs is counted once for each start(): two run while a group moves to another
+  // device.
+  void start(const std::string& group) { running_.insert(group); }
+  void stop(const std::string& group);
 
-  // REQUIRES: add().
-  const std::vector<unsigned>& own(uint16_t number) const { return groups_.at(number).own; }
-  // Returns the CPUs that the group computes on; empty: all of the process. REQUIRES: add().
-  std::vector<unsigned> of(uint16_t number) const;
+  const std::vector<unsigned>& own(const std::string& group) const;
+  // Returns the CPUs that the group computes on; empty: all of the process. The CPUs of a group
+  // that does not run are shared meanwhile.
+  std::vector<unsigned> of(const std::string& group) const;
+  // Returns how many running groups compute on the same CPUs as this one.
+  size_t num_beside(const std::string& group) const;
+  // Returns the number of CPUs of of().
+  size_t num_cpus(const std::string& group) const;
 
  private:
-  struct Group {
-    std::string name;
-    std::vector<unsigned> own;
-  };
-
-  std::vector<unsigned> shared_without(uint16_t number) const;
+  Status check(const std::string& group, const std::vector<unsigned>& cpus) const;
 
   const std::vector<unsigned> executor_cpus_;
-  const std::vector<unsigned> all_;  // the same, never empty
-  std::map<uint16_t, Group> groups_;
+  const std::vector<unsigned> all_;  // the same, ascending, never empty
+  std::map<std::string, std::vector<unsigned>> own_;
+  std::multiset<std::string> running_;
 };
 
 }  // namespace itif::serving

@@ -248,6 +248,8 @@ class TenantService final : public control::Appliance {
   Status use_planner(uint16_t group, const std::string& planner);
   Status find_tables(uint16_t group, const control::Progress& progress);
   void use_tables(uint16_t group, plan::CostTables tables);
+  std::optional<plan::CostTables> read_tables(uint16_t group) const;
+  void use_profiles_of_pool(uint16_t group);
   Status measure_tables(uint16_t group, const control::Progress& progress);
   // tenant_service_knee.cc
   void find_knee(uint16_t group);
@@ -264,7 +266,8 @@ class TenantService final : public control::Appliance {
   void tell_objectives();
   void share_cpus();
   void yield_to_loads(bool loads) noexcept;
-  std::vector<unsigned> add_cpus(uint16_t number, const std::string& name);
+  std::vector<const telemetry::WorkerCounters*> workers_beside(
+      const device::Device& device, const std::vector<unsigned>& cpus) const;
   Status place_groups();
   void drop_group_if_empty(uint16_t group);
   // tenant_service_versions.cc

@@ -116,21 +116,14 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   stage_options.executor.limits.max_tokens = (*group)->options().max_tokens;
   stage_options.overlaps = overlaps(**group, device);
   const auto number = static_cast<uint16_t>(unused - stages_.begin());
-  const std::vector<unsigned> own_cpus = add_cpus(number, name);
-  stage_options.share.cpus = cpus_.of(number);
-  uint32_t num_threads = device.info().num_threads;
-  if (!own_cpus.empty())
-    num_threads = std::min(num_threads, static_cast<uint32_t>(own_cpus.size()));
-  for (const size_t worker : pipeline::workers_sharing_cpus({.num_threads = num_threads,
-                             .num_process_cpus = device::num_process_cpus(),
-                             .executor_cpus = stage_options.share.cpus,
-                             .worker_cpus = pipeline_.worker_cpus()}))
-    stage_options.sharing_workers.push_back(&pipeline_.workers()[worker]->counters());
+  cpus_.start(name);
+  stage_options.share.cpus = cpus_.of(name);
+  stage_options.sharing_workers = workers_beside(device, stage_options.share.cpus);
   const std::vector<pipeline::ReturnRing*> returns = pipeline_.return_rings();
   auto stage = execution::GroupStage::create(name, std::move(*group), device, clock_, returns,
                                              stage_options);
   if (!stage) {
-    cpus_.remove(number);
+    cpus_.stop(name);
     return std::unexpected(stage.error());
   }
   (*stage)->start();
@@ -141,7 +134,6 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
     layouts_[number].scheduler = stage_options_.executor.scheduler;
   }
   prepare_scheduler(number);
-  share_cpus();
   find_knee(number);
   // A group with processors of its own is profiled on those that it will have.
   const bool has_own = device.info().division == device::Division::kProcessors;
@@ -198,28 +190,35 @@ Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t per
 
 Result<std::vector<unsigned>> TenantService::set_cpus(const std::string& group,
                                                       const std::vector<unsigned>& cpus) {
-  ITIF_ASSIGN(const uint16_t number, number_of(group));
-  const std::vector<unsigned> before = cpus_.own(number);
-  ITIF_TRY(cpus_.give(number, cpus));
+  std::vector<unsigned> before = cpus_.own(group);
+  // CPUs that a group without tenants has kept can be taken back.
+  if (before.empty() || !cpus.empty()) {
+    if (auto number = number_of(group); !number) return std::unexpected(number.error());
+  }
+  ITIF_TRY(cpus_.give(group, cpus));
   if (Status placed = place_groups(); !placed) {
-    CHECK(cpus_.give(number, before));
-    if (Status back = place_groups(); !back)
+    Status back = cpus_.give(group, before);
+    if (back) back = place_groups();
+    if (!back)
       log::error("group {}: some groups keep their new CPUs: {}", group, back.error().message);
     return std::unexpected(placed.error());
   }
-  return std::exchange(settings_[group].cpus, cpus).value_or(std::vector<unsigned>());
+  settings_[group].cpus = cpus;
+  return before;
 }
 
-// Gives a new group the CPUs that control has set for its name, if they are still to be had.
-// Returns them.
-std::vector<unsigned> TenantService::add_cpus(uint16_t number, const std::string& name) {
-  cpus_.add(number, name);
-  const auto set = settings_.find(name);
-  if (set == settings_.end() || !set->second.cpus) return {};
-  if (Status given = cpus_.give(number, *set->second.cpus); !given)
-    log::warning("{}: it shares the CPUs of the groups without CPUs of their own",
-                 given.error().message);
-  return cpus_.own(number);
+// Returns the workers whose threads need the CPUs of a compute pool.
+std::vector<const telemetry::WorkerCounters*> TenantService::workers_beside(
+    const device::Device& device, const std::vector<unsigned>& cpus) const {
+  uint32_t num_threads = device.info().num_threads;
+  if (!cpus.empty()) num_threads = std::min(num_threads, static_cast<uint32_t>(cpus.size()));
+  std::vector<const telemetry::WorkerCounters*> workers;
+  for (const size_t worker : pipeline::workers_sharing_cpus({.num_threads = num_threads,
+                             .num_process_cpus = device::num_process_cpus(),
+                             .executor_cpus = cpus,
+                             .worker_cpus = pipeline_.worker_cpus()}))
+    workers.push_back(&pipeline_.workers()[worker]->counters());
+  return workers;
 }
 
 // Moves each group to the CPUs that it is to have, where these have changed.
@@ -227,25 +226,32 @@ Status TenantService::place_groups() {
   for (uint16_t number = 0; number < stages_.size(); ++number) {
     if (!stages_[number]) continue;
     execution::GroupStage& stage = *stages_[number];
-    const std::vector<unsigned> cpus = cpus_.of(number);
-    if (stage.cpus() != cpus) ITIF_TRY(stage.change_cpus(cpus));
+    const std::vector<unsigned> cpus = cpus_.of(stage.name());
+    if (stage.cpus() != cpus) {
+      ITIF_TRY(stage.change_cpus(cpus, workers_beside(stage.device(), cpus)));
+      use_profiles_of_pool(number);
+    }
+    const std::vector<unsigned>& own = cpus_.own(stage.name());
     {
       const std::lock_guard lock(mutex_);
-      layouts_[number].own_cpus = cpus_.own(number);
+      layouts_[number].own_cpus = own;
     }
     if (stage.device().info().division == device::Division::kTime)
-      shares_.set_own_cpus(number, cpus_.own(number));
+      shares_.set_own_cpus(number, own);
   }
+  share_cpus();
   return {};
 }
 
 // Lets executors spin only while each has its own CPU. One that spins on a CPU needed by another
 // costs that one a scheduler time slice per batch. A sleeping executor is woken by its doorbell.
 void TenantService::share_cpus() {
-  const auto groups = std::count_if(stages_.begin(), stages_.end(),
-                                    [](const auto& stage) { return stage != nullptr; });
-  for (const auto& stage : stages_)
-    if (stage) stage->set_busy(busy_ && static_cast<size_t>(groups) <= num_executor_cpus_);
+  for (const auto& stage : stages_) {
+    if (!stage) continue;
+    const bool has_all = stage->cpus() == stage_options_.share.cpus;
+    const size_t cpus = has_all ? num_executor_cpus_ : cpus_.num_cpus(stage->name());
+    stage->set_busy(busy_ && cpus_.num_beside(stage->name()) <= cpus);
+  }
 }
 
 void TenantService::drop_group_if_empty(uint16_t group) {
@@ -259,8 +265,7 @@ void TenantService::drop_group_if_empty(uint16_t group) {
     layouts_[group] = {};
   }
   last->stop();
-  share_cpus();
-  cpus_.remove(group);
+  cpus_.stop(last->name());
   if (Status placed = place_groups(); !placed)
     log::warning("the CPUs of group {} are not used: {}", last->name(), placed.error().message);
   log::info("group {} is removed: it has no tenants left", last->name());

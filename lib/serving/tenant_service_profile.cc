@@ -25,18 +25,27 @@ std::string TenantService::profiled_as(const execution::GroupStage& stage) const
   const runtime::Group& group = stage.group();
   const device::DeviceInfo& device = stage.device().info();
   const runtime::GroupOptions& options = group.options();
+  const size_t cpus = stage.cpus().size();
+  const bool is_reduced = cpus > 0 && cpus < device.num_threads;
   return fmt::format(
       "{}, vocabulary {}, {} positions, {}, {}, {} tokens, {} requests, {} beams, "
-      "{} tenants, {} per pass",
+      "{} tenants, {} per pass{}",
       model::signature(group.spec()), group.spec().vocab, group.spec().max_tokens(),
       kind_options_.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
       compute_name(device.compute), options.max_tokens, options.max_requests,
       kind_options_.decoder.max_beams, options.max_tenants,
-      runtime::pass_limits(device, group.gemms()).max_tenants);
+      runtime::pass_limits(device, group.gemms()).max_tenants,
+      is_reduced ? fmt::format(", {} threads", cpus) : "");
 }
 
 void TenantService::expect_groups(std::map<std::string, control::GroupSettings> settings) {
   settings_ = std::move(settings);
+  for (auto& [name, group] : settings_) {
+    if (!group.cpus) continue;
+    if (Status given = cpus_.give(name, *group.cpus); !given)
+      log::warning("{}; it shares the CPUs of groups without CPUs of their own",
+                   given.error().message);
+  }
 }
 
 // Sets the planner of a new group. Falls back to packed, so that the group serves in any case.
@@ -77,13 +86,39 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
   const execution::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
+  auto tables = read_tables(group);
+  if (!tables) return measure_tables(group, progress);
+  use_tables(group, std::move(*tables));
+  return {};
+}
+
+// Returns what an earlier process has measured on this device.
+std::optional<plan::CostTables> TenantService::read_tables(uint16_t group) const {
+  const execution::GroupStage& stage = *stages_[group];
   const std::string backbone = profiled_as(stage);
   const std::string& device = stage.device().info().description;
   auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
-  if (!read || read->device != device || read->backbone != backbone)
-    return measure_tables(group, progress);
-  use_tables(group, std::move(*read));
-  return {};
+  if (!read || read->device != device || read->backbone != backbone) return std::nullopt;
+  return std::move(*read);
+}
+
+// Changes to the costs measured with as many threads as the group has now. Without any, the group
+// keeps those that it has.
+void TenantService::use_profiles_of_pool(uint16_t group) {
+  find_knee(group);
+  if (!layouts_[group].tables || layouts_[group].tables->backbone == profiled_as(*stages_[group]))
+    return;
+  const std::string& name = stages_[group]->name();
+  auto tables = read_tables(group);
+  if (!tables) {
+    log::info(
+        "group {}: planners use costs of another number of CPUs until `itifctl profile run {}`",
+        name, name);
+    return;
+  }
+  use_tables(group, std::move(*tables));
+  if (Status used = use_planner(group, layouts_[group].planner); !used)
+    log::error("group {}: {}", name, used.error().message);
 }
 
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {

@@ -102,7 +102,7 @@ def test_groups_have_cpus_of_their_own(new_appliance, namespaces, models):
         appliance.ctl("group", "update", names["own"], "--cpus", str(cpus[0]))
         # Sums over one row do not depend on the number of threads.
         assert answers() == expected
-    with pytest.raises(CtlError, match=f"cannot have CPUs {cpus[0]}-{cpus[-1]}: none would be left for group"):
+    with pytest.raises(CtlError, match=f"cannot have CPUs {cpus[0]}-{cpus[-1]}: .* none would be left for groups without"):
         appliance.ctl("group", "update", names["own"], "--cpus", f"{cpus[0]}-{cpus[-1]}")
     with pytest.raises(CtlError, match="cannot have CPU 1023: groups compute on CPUs"):
         appliance.ctl("group", "update", names["own"], "--cpus", "1023")
@@ -116,6 +116,38 @@ def test_groups_have_cpus_of_their_own(new_appliance, namespaces, models):
     wait_until(lambda: compute_threads(appliance) == [cpus[:1], cpus[1:]], "the groups compute on these CPUs")
     appliance.ctl("tenant", "remove", "own")
     wait_until(lambda: compute_threads(appliance) == [cpus], "the groups compute on these CPUs")
+
+
+def test_own_cpus_do_not_depend_on_the_order_of_starts(new_appliance, models):
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    appliance = new_appliance()
+    appliance.start()
+    for name, backbone in (("large", "minilm-l6"), ("small", "bert-tiny")):
+        appliance.add_tenant(name, models(backbone=backbone))
+    names = {tenant: group["name"] for tenant, group in groups(appliance).items()}
+    appliance.ctl("group", "update", names["large"], "--cpus", str(cpus[-1]))
+    for _ in range(3):
+        appliance.kill()
+        appliance.start()
+        wait_until(lambda: len(groups(appliance)) == 2, "the tenants are restored", 30)
+        assert groups(appliance)["large"]["cpus"] == cpus[-1:] and groups(appliance)["small"]["cpus"] is None
+    # A group keeps its CPUs without tenants; only it can have them for itself until it gives them back.
+    appliance.ctl("tenant", "remove", "large")
+    with pytest.raises(CtlError, match=f"itifctl group update {names['large']} --cpus auto"):
+        appliance.ctl("group", "update", names["small"], "--cpus", "-".join(map(str, cpus[-2:])))
+    appliance.ctl("group", "update", names["large"], "--cpus", "auto")
+    with pytest.raises(CtlError, match="there is no group"):
+        appliance.ctl("group", "update", names["large"], "--cpus", "auto")
+    appliance.ctl("group", "update", names["small"], "--cpus", str(cpus[-1]))
+
+
+def test_a_cpu_that_the_machine_lacks_is_refused(new_appliance):
+    made = new_appliance()
+    made.sections["device"]["cpus"] = [0, 1000]
+    status, output = made.run_to_the_end()
+    assert status == 1 and "device.cpus: there is no CPU 1000: this machine has 0 to" in output
 
 
 @pytest.mark.parametrize("setting, allowed", [("shares", "equal, tuned"), ("unmet_demands", "proportional, equal")])

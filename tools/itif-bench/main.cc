@@ -227,6 +227,10 @@ int main(int argc, char** argv) {
   shown->add_option("FILE", files, "results written by --json or --out")
       ->required()
       ->check(CLI::ExistingFile);
+  if (argc > 1 && std::string_view(argv[1]) == "swap")
+    return failed({Code::kInvalidArgument,
+                   "changes of tenants and shares are measured in a whole appliance: "
+                   "`sudo tools/bench-swap`; `itif-bench switch` measures changes of slices"});
   if (argc > 1 && argv[1][0] != '-' && std::string_view(argv[1]) != "all" &&
       std::string_view(argv[1]) != "show" && std::ranges::find(names, argv[1]) == names.end())
     return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are: all, {}",

@@ -230,7 +230,10 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       "eta=NUMBER, weighted, fair. Settings follow a colon.\n"
       "Share: groups without one divide what is left (device.shares). Idle groups lend theirs to "
       "the others.\n"
+      "CPUs: groups on different CPUs compute at the same time; one CPU must be left for groups "
+      "without.\n"
       "Restarts keep all settings. Examples:\n"
+      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --cpus 4-7\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 \\\n"
       "      --planner slotted:slot_tokens=32 --scheduler das:eta=0.4,fair");

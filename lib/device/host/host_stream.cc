@@ -117,8 +117,9 @@ Result<std::unique_ptr<Stream>> make_host_stream(
   ITIF_ASSIGN(auto scratch,
               LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
                                    launch.num_threads));
-  const bool throttles = options.shares_cpus && launch.num_threads > 1 && chooses_pool_spinning();
-  if (throttles) ITIF_TRY(throttle.start());
+  const bool may_throttle = launch.num_threads > 1 && chooses_pool_spinning();
+  if (may_throttle) ITIF_TRY(throttle.start());
+  const bool throttles = may_throttle && options.shares_cpus;
   auto stream = std::make_unique<HostStream>(launch, limits, options.share, std::move(runner),
                                              std::move(scratch), throttles ? &throttle : nullptr,
                                              std::move(turns));

@@ -153,7 +153,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                    require_token = true; answer_bad_tags = true; };
     device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn";
                slices = "priorities"; threads = 3; unmet_demands = "equal";
-               cpus = [0, 3]; memory = "3GiB"; };
+               cpus = [0, 3, 4]; memory = "3GiB"; };
     batching = { max_tokens = 64; max_requests = 8; max_tenants = 4; queue_requests = 9; };
     control = { endpoint = "ipc:///a"; events_endpoint = "ipc:///b";
                 tcp_endpoint = "tcp://[::]:9010"; curve_secret_file = "s";
@@ -197,7 +197,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(config->device.slices, "priorities");
   EXPECT_EQ(config->device.unmet_demands, "equal");
   EXPECT_EQ(config->device.threads, 3u);
-  EXPECT_EQ(config->device.cpus, (std::vector<unsigned>{0, 3}));
+  EXPECT_EQ(config->device.cpus, (std::vector<unsigned>{0, 3, 4}));
   EXPECT_EQ(config->batching.max_tokens, 64u);
   EXPECT_EQ(config->batching.max_requests, 8u);
   EXPECT_EQ(config->batching.max_tenants, 4u);
@@ -286,6 +286,9 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
       {"telemetry = { stages = \"yes\"; };", "telemetry.stages: expected true or false"},
       {"telemetry = { log_file = \"itifd.log\"; };",
        "telemetry.log_file: 'itifd.log' is not an absolute path"},
+      {"device = { cpus = [1, 0, 1]; };", "device.cpus names a CPU twice"},
+      {"device = { cpus = [0, 1]; threads = 3; };",
+       "device.threads is 3, but device.cpus has 2: at most one thread per CPU"},
       {"process = { seccomp = \"strict\"; };",
        "process.seccomp: 'strict' is not one of: auto, refuse, kill, log, off"},
       {"process = { core_dumps = 1; };", "process.core_dumps: expected true or false"},

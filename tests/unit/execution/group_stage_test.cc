@@ -92,7 +92,7 @@ TEST_F(GroupStageTest, ContinuesOnAnotherShareBetweenBatches) {
     for (size_t turn = 0; turn < requests_.size(); ++turn) {
       stage_->inbox().push(&requests_[turn]);
       if (turn % 2 == 0) {
-        ASSERT_TRUE(stage_->change_cpus({0, static_cast<unsigned>(turn)}));
+        ASSERT_TRUE(stage_->change_cpus({0, static_cast<unsigned>(turn)}, {}));
       }
       std::vector<request::Request*> taken = take(1);
       EXPECT_EQ(taken.front(), &requests_[turn]);
@@ -104,7 +104,7 @@ TEST_F(GroupStageTest, ContinuesOnAnotherShareBetweenBatches) {
     EXPECT_FALSE(stage_->stopping());
 
     device_.has_no_stream = true;
-    EXPECT_FALSE(stage_->change_cpus({}));
+    EXPECT_FALSE(stage_->change_cpus({}, {}));
     device_.has_no_stream = false;
     stage_->inbox().push(&requests_[0]);
     EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk) << "the old stream serves";

@@ -89,8 +89,29 @@ TEST_F(TenantServiceCpusTest, AreKeptForAGroupOfThatName) {
   expect_last_streams({{0, 1}});
   ASSERT_TRUE(service->remove(2, kLong));
   expect_last_streams({{0, 1, 2}, {0, 1, 2}});
+  EXPECT_FALSE(service->set_cpus("a", {1, 2})) << "group b keeps CPU 2";
+  EXPECT_EQ(service->set_cpus("b", {}).value(), Cpus{2}) << "although it does not run";
+  ASSERT_TRUE(service->set_cpus("a", {1, 2}));
+  EXPECT_EQ(service->set_cpus("b", {}).error().code, Code::kNotFound);
   EXPECT_EQ(service->set_cpus("none", {0}).error().code, Code::kNotFound);
   EXPECT_EQ(service->set_cpus("a", {5}).error().code, Code::kInvalidArgument);
+}
+
+// A stream that cannot be made must not end the process, also if all CPUs but one are taken.
+TEST_F(TenantServiceCpusTest, FailuresAmongManyTakeAllBack) {
+  start("equal");
+  add_group(3, "c");
+  ASSERT_TRUE(service->set_cpus("a", {0}));
+  ASSERT_TRUE(service->set_cpus("b", {1}));
+  device.has_no_stream = true;
+  EXPECT_FALSE(service->set_cpus("b", {0}));
+  EXPECT_FALSE(service->set_cpus("a", {}));
+  device.has_no_stream = false;
+  EXPECT_EQ(group("a").own_cpus, Cpus{0});
+  EXPECT_EQ(group("b").own_cpus, Cpus{1});
+  EXPECT_EQ(group("c").own_cpus, Cpus{});
+  ASSERT_TRUE(service->set_cpus("b", {0}));
+  expect_last_streams({{0}, {1, 2}});
 }
 
 TEST_F(TenantServiceCpusTest, AFailureTakesAllBack) {
