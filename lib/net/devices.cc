@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
+#include <rte_memory.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -132,6 +133,23 @@ Status attach_devices(std::span<const std::string> devices) {
                             lines.empty() ? errno_text(-result) : lines.front()));
   }
   return {};
+}
+
+Status give_hugepages(uid_t user, gid_t group) {
+  struct Owner {
+    uid_t user;
+    gid_t group;
+  } owner{user, group};
+  const auto give = [](const rte_memseg_list*, const rte_memseg* page, void* to) {
+    const int file = rte_memseg_get_fd(page);  // negative: it has none
+    const auto* owner = static_cast<const Owner*>(to);
+    return file >= 0 && ::fchown(file, owner->user, owner->group) != 0 ? -errno : 0;
+  };
+  const int error = rte_memseg_walk(give, &owner);
+  if (error >= 0) return {};
+  return fail(Code::kPermission, fmt::format("process.user: cannot give the files of hugepages to "
+                                             "user {}: {}",
+                                             user, errno_text(-error)));
 }
 
 std::vector<std::string> make_runtime_directories() {

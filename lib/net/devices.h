@@ -4,6 +4,8 @@
 // Main thread, or control's job thread while the main thread waits.
 #pragma once
 
+#include <sys/types.h>
+
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +42,9 @@ Status attach_devices(std::span<const std::string> devices);
 // latter if it does not exist, and lets other users enter the folder of all of them.
 // REQUIRES: EAL runs.
 std::vector<std::string> make_runtime_directories();
+// Gives the files of EAL's hugepages to a user, so that a later process of this user can use the
+// same files. Errors: kPermission. REQUIRES: EAL runs.
+Status give_hugepages(uid_t user, gid_t group);
 // Returns the folder in which EAL makes its folder "dpdk": RUNTIME_DIRECTORY, or its choice by the
 // user that started it. REQUIRES: EAL runs.
 std::string runtime_root();

@@ -219,7 +219,10 @@ Status leave_root(const std::optional<Account>& account, const config::Config& c
   const bool opens = opens_ports || config.process.handover;
   Capabilities kept = 0;
   for (const auto& port : plane.ports()) kept |= capabilities_for(port->info().driver, opens);
-  if (account) ITIF_TRY(give_files(*account, config, net::make_runtime_directories()));
+  if (account) {
+    ITIF_TRY(give_files(*account, config, net::make_runtime_directories()));
+    if (::geteuid() == 0) ITIF_TRY(net::give_hugepages(account->uid, account->gid));
+  }
   ITIF_TRY(drop_privileges(account, kept, opens, config.process));
   if (account)
     log::info("runs as user {} with the capabilities {}", account->name, names_of(permitted()));
