@@ -133,7 +133,7 @@ def test_own_cpus_do_not_depend_on_the_order_of_starts(new_appliance, models):
         appliance.start()
         wait_until(lambda: len(groups(appliance)) == 2, "the tenants are restored", 30)
         assert groups(appliance)["large"]["cpus"] == cpus[-1:] and groups(appliance)["small"]["cpus"] is None
-    # A group keeps its CPUs without tenants; only it can have them for itself until it gives them back.
+    # A group keeps its CPUs without tenants. Others cannot have them until it gives them back.
     appliance.ctl("tenant", "remove", "large")
     with pytest.raises(CtlError, match=f"itifctl group update {names['large']} --cpus auto"):
         appliance.ctl("group", "update", names["small"], "--cpus", "-".join(map(str, cpus[-2:])))
