@@ -10,7 +10,7 @@ namespace itif {
 
 // Fills the bytes with zeros. Unlike a memset, the compiler does not leave it out.
 inline void wipe(std::span<std::byte> bytes) noexcept {
-  ::explicit_bzero(bytes.data(), bytes.size());
+  if (!bytes.empty()) ::explicit_bzero(bytes.data(), bytes.size());
 }
 
 }  // namespace itif
