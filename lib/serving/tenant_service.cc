@@ -74,8 +74,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   stage_options_.share.cpus = std::move(executor_cpus);
 }
 
-// Threads of a compute pool that spin hinder each other beside loads: the kernel sees no idle CPU
-// to move one to, so one spins on the CPU that the other waits for.
+// Beside loads, a compute pool that spins raises the p99 of requests (device/host/pool_wait.h).
 void TenantService::yield_to_loads(bool loads) noexcept {
   if (loads) yielding_ = &devices_.serving();
   yielding_->sleep_early(loads);

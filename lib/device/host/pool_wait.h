@@ -28,13 +28,11 @@
 //   flood of damaged datagrams     48  4.0   173       47  2.1   6.3       47  1.6   5.6
 //   flood of half-sent requests    38  629   998       46  2.1   9.6       47  2.0   7.9
 //
-// Beside loads of models, too, the pool spins 100 rounds. The kernel counts a CPU with a background
-// thread as busy, and leaves two threads of the pool on the other one: the first spins there, and
-// the second, for which it waits, runs only after the first one's time slice. A program that
-// computed at SCHED_IDLE for 120 ms of each second raised the p99 of MiniLM at 29/s from 27 to 88
-// ms, and loads raised it to 94 ms; with 1,000 rounds to 42 and 28 ms. Threads that each had one
-// CPU were no better than without, 106 ms. 1,000 rounds instead of 100 cost floods a tenth to a
-// third of their answers.
+// Beside loads of models, too, the pool spins 100 rounds. A program that computed at SCHED_IDLE for
+// 120 ms of each second raised the p99 of MiniLM at 29/s from 27 to 88 ms, and loads raised it to
+// 94 ms; with 1,000 rounds to 42 and 28 ms. Why spinning costs so much there is not proven: threads
+// that each had one CPU were no better, 106 ms. 1,000 rounds instead of 100 cost floods a tenth to
+// a third of their answers.
 //
 // Without a flood the pool still spins 30,000 rounds. The same figures on otherwise idle CPUs,
 // medians of two runs in turn:
