@@ -97,7 +97,7 @@ bool TurnTaker::has_company() const noexcept {
   return is_wanted() ||
          (turns_->changed_ns_.load(std::memory_order_relaxed) != 0 &&
           turns_->clock_.now_ns() - turns_->changed_ns_.load(std::memory_order_relaxed) <
-              kCreditNs);
+              kCompanyNs);
 }
 
 double TurnTaker::part_units(const Pace& pace) const noexcept {

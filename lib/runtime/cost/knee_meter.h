@@ -51,7 +51,7 @@ class KneeMeter {
 
  private:
   static constexpr uint32_t kWarmUps = 1, kSamples = 3;  // passes, of processors
-  static constexpr uint64_t kSettleNs = 150'000'000;     // of time: credits are spent
+  static constexpr uint64_t kSettleNs = 1'100'000'000;   // of time: credits are spent
   static constexpr uint64_t kMeasureNs = 100'000'000;
   static constexpr uint32_t kLeastPasses = 2;
 
