@@ -110,11 +110,13 @@ Result<std::unique_ptr<pipeline::Pipeline>> create_pipeline(const config::Config
   uint64_t seed = 0;
   randombytes_buf(&seed, sizeof seed);
   Random random(seed);
-  if (takeover != nullptr)
-    return pipeline::Pipeline::create_beside(config, clock, takeover->token_secret(), random,
-                                             takeover->port_infos());
+  // New in every process, also in a handover: nothing captured before runs afterwards. Clients get
+  // a new token with the next answer.
   wire::Key token_secret;
   randombytes_buf(token_secret.data(), token_secret.size());
+  if (takeover != nullptr)
+    return pipeline::Pipeline::create_beside(config, clock, token_secret, random,
+                                             takeover->port_infos());
   return pipeline::Pipeline::create(config, clock, token_secret, random);
 }
 

@@ -11,7 +11,27 @@
 namespace itif::client {
 namespace {
 
-constexpr unsigned kIdsPerCallBits = 20;  // a call takes a new id for each retry of a refusal
+// Says why there is no answer, from the counts of before and after the call.
+const char* explain(const SocketStats& sockets_before, const SocketStats& sockets,
+                    const EngineStats& before, const EngineStats& now) {
+  constexpr auto kBadTag = static_cast<size_t>(Drop::kBadTag);
+  if (sockets.too_big > sockets_before.too_big)
+    return "the datagrams exceed the path MTU: choose a smaller fragment size";
+  if (sockets.unreachable > sockets_before.unreachable)
+    return "the network reports (ICMP) that nobody listens there";
+  if (now.busy > before.busy)
+    return "the server has the request but has not answered yet: allow more time";
+  if (now.dropped[kBadTag] > before.dropped[kBadTag])
+    return "answers had a wrong tag: the key differs from the server's";
+  if (now.tokens == 0)
+    return "nothing arrived: check address and port, that the server runs, and that UDP reaches it";
+  if (now.datagrams_used > before.datagrams_used)
+    return "a server is there, but does not answer strangers: check the tenant's id, key, epoch "
+           "and "
+           "authentication (itifctl tenant show)";
+  return "nothing arrived: check that the server runs, that UDP reaches it, and the tenant's id, "
+         "key, epoch and authentication (a server does not answer strangers)";
+}
 
 }  // namespace
 
@@ -21,7 +41,7 @@ struct BlockingClient::State final : OutcomeSink {
 
   void on_outcomes(std::span<const Outcome> outcomes) noexcept override {
     for (const Outcome& outcome : outcomes) {
-      if (outcome.user_tag != sequence) continue;
+      if (outcome.user_tag != num_calls) continue;
       ended = true;
       kind = outcome.kind;
       answer = Answer{};
@@ -45,9 +65,7 @@ struct BlockingClient::State final : OutcomeSink {
   BlockingOptions options;
   std::unique_ptr<SocketTransport> transport;
   std::unique_ptr<ClientEngine> engine;
-  // Random, so that only a host that sees our datagrams can forge an untagged answer.
-  uint64_t first_request = 0;
-  uint64_t sequence = 0;
+  uint64_t num_calls = 0;
   bool ended = false;
   OutcomeKind kind = OutcomeKind::kLost;
   Answer answer;
@@ -62,36 +80,40 @@ Result<std::unique_ptr<BlockingClient>> BlockingClient::connect(const Clock& clo
   auto state = std::make_unique<State>(clock, socket, options);
   if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
   if (state->options.session == 0) state->options.session = randombytes_random();
-  randombytes_buf(&state->first_request, sizeof state->first_request);
   ITIF_ASSIGN(state->transport, SocketTransport::connect(socket));
+  EngineOptions engine{.session = state->options.session,
+                       .max_in_flight = 1,
+                       .fragment_bytes = options.fragment_bytes,
+                       .retry = options.retry};
+  // Random, so that only a host that sees our datagrams can forge an untagged answer.
+  randombytes_buf(&engine.first_request, sizeof engine.first_request);
+  ITIF_ASSIGN(state->engine, ClientEngine::create(clock, *state->transport, *state, engine));
   return std::unique_ptr<BlockingClient>(new BlockingClient(std::move(state)));
 }
 
 Result<Answer> BlockingClient::infer(const Credential& credential, const Query& query,
                                      uint64_t timeout_ns) {
   State& s = *state_;
-  // Make an engine per call, with the call's timeout. Request ids continue across calls, so a late
-  // answer to an earlier call never matches this one.
-  EngineOptions options{.session = s.options.session,
-                        .first_request = s.first_request + (++s.sequence << kIdsPerCallBits),
-                        .max_in_flight = 1,
-                        .fragment_bytes = s.options.fragment_bytes,
-                        .retry = s.options.retry};
-  options.retry.timeout_ns = timeout_ns;
-  ITIF_ASSIGN(s.engine, ClientEngine::create(s.clock, *s.transport, s, options));
+  ++s.num_calls;
   s.ended = false;
-  const SocketStats before = s.transport->stats();
+  const SocketStats sockets_before = s.transport->stats();
+  const EngineStats before = s.engine->stats();
   const RequestSpec spec{.credential = credential,
                          .payload_kind = query.payload_kind,
                          .result_kind = query.result_kind,
                          .flags = query.flags,
                          .budget_us = query.budget_us,
                          .payload = query.payload,
-                         .user_tag = s.sequence};
-  if (s.engine->submit(spec) != Submit::kAccepted)
-    return fail(Code::kInvalidArgument,
-                fmt::format("a payload of {} bytes is too large: the limit is {}",
-                            query.payload.size(), wire::kMaxTotalBytes));
+                         .user_tag = s.num_calls,
+                         .timeout_ns = timeout_ns};
+  switch (s.engine->submit(spec)) {
+    case Submit::kAccepted: break;
+    case Submit::kFull: return fail(Code::kResourceExhausted, "no memory to encrypt the request");
+    case Submit::kTooLarge:
+      return fail(Code::kInvalidArgument,
+                  fmt::format("a payload of {} bytes is too large: the limit is {}",
+                              query.payload.size(), wire::kMaxTotalBytes));
+  }
   while (!s.ended) {
     const size_t moved = s.engine->poll();
     if (s.ended) break;
@@ -104,23 +126,11 @@ Result<Answer> BlockingClient::infer(const Credential& credential, const Query& 
   }
   s.engine->poll();  // sends the ack of a response of several datagrams
   if (s.kind != OutcomeKind::kLost) return std::move(s.answer);
-  const SocketStats& after = s.transport->stats();
-  const char* why = "nothing arrived: check that the server runs and that UDP reaches it";
-  if (after.too_big > before.too_big)
-    why = "the datagrams exceed the path MTU: choose a smaller fragment size";
-  else if (after.unreachable > before.unreachable)
-    why = "the network reports (ICMP) that nobody listens there";
-  else if (const auto& stats = s.engine->stats(); stats.busy > 0)
-    why = "the server has the request but has not answered yet: allow more time";
-  else if (stats.dropped[static_cast<size_t>(Drop::kBadTag)] > 0)
-    why = "answers had a wrong tag: the key differs from the server's";
-  else if (credential.auth != wire::Auth::kNone)
-    why =
-        "nothing arrived: check that the server runs, that UDP reaches it, and that the key is "
-        "right (a server silently drops datagrams that it cannot authenticate)";
-  return fail(Code::kUnavailable,
-              fmt::format("no answer from {} port {} within {} ms: {}", s.socket_options.server,
-                          s.socket_options.port, timeout_ns / 1'000'000, why));
+  return fail(
+      Code::kUnavailable,
+      fmt::format("no answer from {} port {} within {} ms: {}", s.socket_options.server,
+                  s.socket_options.port, timeout_ns / 1'000'000,
+                  explain(sockets_before, s.transport->stats(), before, s.engine->stats())));
 }
 
 }  // namespace itif::client

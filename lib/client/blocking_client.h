@@ -50,7 +50,7 @@ struct Answer {
 struct BlockingOptions {
   uint32_t session = 0;  // 0: random (libsodium)
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
-  RetryPolicy retry = {};  // infer() replaces its timeout_ns
+  RetryPolicy retry = {};  // infer() has its own timeout
 };
 
 class BlockingClient {

@@ -2,6 +2,7 @@
 #include "client/engine.h"
 
 #include <fmt/format.h>
+#include <sodium.h>
 
 #include <utility>
 
@@ -37,6 +38,11 @@ Result<std::unique_ptr<ClientEngine>> ClientEngine::create(const Clock& clock, T
                                                            OutcomeSink& sink,
                                                            EngineOptions options) {
   ITIF_TRY(check(options, transport.num_flows()));
+  if (!options.first_sequence) {
+    if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
+    options.first_sequence.emplace();
+    randombytes_buf(&*options.first_sequence, sizeof *options.first_sequence);
+  }
   return std::unique_ptr<ClientEngine>(
       new ClientEngine(std::make_unique<EngineState>(clock, transport, sink, options)));
 }

@@ -2,12 +2,14 @@
 //
 // The engine cuts a request into pieces and sends them. Each request ends exactly once: answered,
 // refused, lost or cancelled. Until then the engine retransmits after silence, serves the server's
-// resend requests, asks for missing pieces of a response, sends a hello if the server requires an
-// address token, and acknowledges responses of several datagrams. It checks each datagram's tag,
-// session, request and geometry before use, and counts a failed one under a Drop.
+// resend requests, asks for missing pieces of a response, and acknowledges responses of several
+// datagrams. Before the first request of a flow it says hello, and waits for the address token that
+// the server demands. It checks each datagram's tag, session, request and geometry before use, and
+// counts a failed one under a Drop.
 //
 // One owner thread. After construction the engine allocates only buffers for responses of several
-// datagrams; they are pooled and bounded. Time comes from the Clock.
+// datagrams, which are pooled and bounded, and 64 pieces per flow at the first sealed request. Time
+// comes from the Clock.
 #pragma once
 
 #include <cstdint>

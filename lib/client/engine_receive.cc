@@ -1,5 +1,6 @@
 // Handles arriving datagrams. Checks a datagram's session, request, tenant and tag before trusting
-// its contents. Every datagram is used, or dropped and counted under a Drop.
+// its contents, and decrypts it in place. Every datagram is used, or dropped and counted under a
+// Drop.
 #include <algorithm>
 #include <bit>
 
@@ -8,7 +9,8 @@
 namespace itif::client {
 namespace {
 
-// A server sends these statuses without a tag, because it shares no key with the client.
+// A server sends these statuses without a tag, because it shares no key with the client, and only
+// if it is configured to. Anybody who sees the request can forge them.
 bool untagged_status_allowed(wire::StatusCode code) noexcept {
   switch (code) {
     case wire::StatusCode::kUnknownTenant:
@@ -23,9 +25,9 @@ bool passes_with_time(wire::StatusCode code) noexcept {
          code == wire::StatusCode::kNotAdmitted;
 }
 
-// Rounds of hello and token before the outcome is token_required; at most one per initial_rto_ns. A
-// status does not name the send that it refuses, so late ones also use up rounds.
-constexpr uint32_t kMaxTokenRefusals = 64;
+// New tokens for one request before the outcome is token_required: its address changes faster than
+// datagrams travel.
+constexpr uint32_t kMaxTokenRefusals = 16;
 
 }  // namespace
 
@@ -46,7 +48,7 @@ bool EngineState::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) n
   why = Drop::kNotOurs;
   if (header.session != options_.session || incoming.flow >= num_flows_) return false;
   switch (header.type) {
-    case wire::Type::kToken: return on_token(incoming.flow, header, now_ns);
+    case wire::Type::kToken: return on_token(incoming.flow, header, now_ns, why);
     case wire::Type::kResponse:
     case wire::Type::kStatus:
     case wire::Type::kBusy: break;
@@ -63,8 +65,13 @@ bool EngineState::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) n
       slot.request_id != header.request_id || slot.flow != incoming.flow)
     return false;
   why = Drop::kBadTag;
-  if (slot.spec.credential.tenant_id != header.tenant_id || !authentic(slot, datagram))
-    return false;
+  if (slot.spec.credential.tenant_id != header.tenant_id) return false;
+  if (is_hint(slot, header)) {
+    slots_[index].hint = header.status;
+    ++stats_.hints;
+    return true;
+  }
+  if (!authentic(slot, datagram)) return false;
 
   switch (header.type) {
     case wire::Type::kResponse: return on_response(index, datagram, now_ns, why);
@@ -77,10 +84,13 @@ bool EngineState::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) n
 bool EngineState::authentic(const Slot& slot, const wire::Datagram& datagram) const noexcept {
   const Credential& credential = slot.spec.credential;
   const wire::Header& header = datagram.header;
-  if (header.auth == wire::Auth::kNone)
-    return credential.auth == wire::Auth::kNone ||
-           (header.type == wire::Type::kStatus && untagged_status_allowed(header.status));
-  return header.auth >= credential.auth && wire::verify_tag(credential.key, datagram);
+  if (header.auth == wire::Auth::kNone) return credential.auth == wire::Auth::kNone;
+  return header.auth >= credential.auth && wire::open(credential.key, datagram);
+}
+
+bool EngineState::is_hint(const Slot& slot, const wire::Header& header) const noexcept {
+  return header.auth == wire::Auth::kNone && slot.spec.credential.auth != wire::Auth::kNone &&
+         header.type == wire::Type::kStatus && untagged_status_allowed(header.status);
 }
 
 bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
@@ -111,6 +121,7 @@ bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, ui
   }
   // If the request was repeated, it may have been lost before (Karn's algorithm).
   if (!slot.was_repeated) learn_latency(now_ns - slot.started_ns);
+  newest_answered_ns_ = std::max(newest_answered_ns_, slot.started_ns);
   Outcome outcome = outcome_of(slot, OutcomeKind::kAnswered, now_ns);
   outcome.result_kind = header.result_kind;
   outcome.server_us = header.budget_us;
@@ -125,26 +136,9 @@ bool EngineState::on_status(uint32_t index, const wire::Datagram& datagram,
                             uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
-  if (header.status == wire::StatusCode::kTokenRequired) {
-    // The server may refuse every piece of a send; react to the first refusal only. Refusals of the
-    // previous send may arrive late.
-    if (slot.phase == Phase::kAwaitingToken) return true;
-    if (slot.token_refusals > 0 && now_ns - slot.token_sent_ns < options_.retry.initial_rto_ns)
-      return true;
-    if (slot.token_refusals < kMaxTokenRefusals) {
-      ++slot.token_refusals;
-      Flow& flow = *flows_[slot.flow];
-      if (flow.token != 0 && flow.token != slot.sent_token) {
-        send_with_token(index, now_ns);  // a newer token has arrived since
-        return true;
-      }
-      flow.token = 0;
-      flow.token_renew_ns = UINT64_MAX;
-      say_hello(slot.flow, now_ns);
-      await_token(index, now_ns);
-      return true;
-    }
-  }
+  if (header.status == wire::StatusCode::kTokenRequired &&
+      on_token_required(index, header.token, now_ns))
+    return true;
   if (passes_with_time(header.status) &&
       slot.refusal_retries < options_.retry.max_refusal_retries) {
     const uint64_t again_ns =
@@ -157,6 +151,7 @@ bool EngineState::on_status(uint32_t index, const wire::Datagram& datagram,
       token_lists_.remove(index);
       unstage(index);
       slot.num_ranges = slot.next_range = 0;
+      if (prober_ == index) prober_ = UINT32_MAX;
       slot.phase = Phase::kPaused;
       arm(index, again_ns);
       return true;
@@ -186,8 +181,7 @@ bool EngineState::on_resend(uint32_t index, const wire::Datagram& datagram, uint
     return false;
   }
   if (slot.phase != Phase::kWaiting) return true;  // all is sent when the token arrives
-  sign_of_life(slot);
-  arm(index, now_ns + slot.rto_ns);
+  wait_for_answer(index, now_ns);
   ++stats_.resends_served;
   if (options_.retry.max_tries == 1) return true;  // policy: send once
   uint32_t sent_to = 0;
@@ -201,7 +195,8 @@ bool EngineState::on_resend(uint32_t index, const wire::Datagram& datagram, uint
 }
 
 // The request waits or runs: asks again at the time that the server gives, and no earlier than
-// after the RTO, which each silence has doubled. Repeats to a loaded server thus become rare.
+// after the RTO, which each silence has doubled. Repeats to a loaded server thus become rare. The
+// time also says how long other requests may take.
 void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   ++stats_.busy;
@@ -210,32 +205,60 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   slot.num_ranges = slot.next_range = 0;
   slot.silent_tries = 1;
   slot.was_repeated = false;
-  const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_rto_ns);
+  const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_busy_ns);
+  const uint64_t expected_ns = now_ns - slot.started_ns + named_ns;
+  if (expected_ns > latency_ns_) learn_latency(expected_ns);
   arm(index, now_ns + std::max(slot.rto_ns, named_ns));
 }
 
-void EngineState::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
+// The token of the send was too old, or the client's address has changed. Returns false if it has
+// changed too often. A status with the token that was sent refuses an earlier send.
+bool EngineState::on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
-  slot.phase = Phase::kWaiting;
-  slot.token_sent_ns = now_ns;
-  sign_of_life(slot);
-  queue_whole(index);
-  arm(index, now_ns + slot.rto_ns);
+  if (token == 0 || token == slot.sent_token) return true;
+  if (slot.token_refusals == kMaxTokenRefusals) return false;
+  ++slot.token_refusals;
+  ++stats_.token_refusals;
+  keep_token(*flows_[slot.flow], token, now_ns);
+  send_with_token(index, now_ns);
+  return true;
 }
 
-bool EngineState::on_token(uint32_t flow_index, const wire::Header& header,
-                           uint64_t now_ns) noexcept {
+// Renews the token at half its life, so that a steady load never gets token_required.
+void EngineState::keep_token(Flow& flow, uint64_t token, uint64_t now_ns) noexcept {
+  flow.token = token;
+  flow.token_renew_ns = now_ns + flow.token_life_ns / 2;
+  flow.token_expires_ns = now_ns + flow.token_life_ns;
+}
+
+// Sends the whole request. REQUIRES: its flow has a token.
+void EngineState::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  token_lists_.remove(index);
+  slot.phase = Phase::kWaiting;
+  slot.started_ns = now_ns;
+  slot.was_repeated = false;
+  queue_whole(index);
+  wait_for_answer(index, now_ns);
+}
+
+bool EngineState::on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns,
+                           Drop& why) noexcept {
   Flow& flow = *flows_[flow_index];
-  if (!flow.hello_pending || header.request_id != flow.hello_id || header.aux == 0) return false;
+  const auto number = static_cast<uint32_t>(header.request_id & (kHelloIds - 1));
+  if (header.token == 0 || number >= flow.num_hellos ||
+      (header.request_id ^ number) != flow.hello_id)
+    return false;
+  why = Drop::kDuplicate;
+  if (!flow.hello_pending) return false;
   flow.hello_pending = false;
-  flow.token = header.aux;
-  // Renew the token at half its lifetime, so that a steady load never gets token_required again.
-  flow.token_renew_ns =
-      header.budget_us == 0 ? UINT64_MAX : now_ns + uint64_t{header.budget_us} * 500;
-  for (uint32_t index; (index = token_lists_.front(flow_index)) != IndexLists::kNone;) {
-    token_lists_.remove(index);
+  ++stats_.tokens;
+  round_trip_ns_ = std::max<uint64_t>(now_ns - flow.hello_sent_ns[number], 1);
+  flow.token_life_ns =
+      header.budget_us == 0 ? kDefaultTokenLifeNs : uint64_t{header.budget_us} * 1000;
+  keep_token(flow, header.token, now_ns);
+  for (uint32_t index; (index = token_lists_.front(flow_index)) != IndexLists::kNone;)
     send_with_token(index, now_ns);
-  }
   return true;
 }
 

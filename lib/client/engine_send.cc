@@ -1,7 +1,8 @@
 // Sends control datagrams first, then pieces of requests in the order in which they were queued.
-// Builds heads just before sending; never copies payloads.
+// Builds heads just before sending; copies payloads only to encrypt them.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "client/engine_state.h"
 
@@ -28,7 +29,6 @@ void EngineState::queue_whole(uint32_t index) noexcept {
   slot.ranges[0] = {0, static_cast<uint32_t>(slot.spec.payload.size())};
   slot.next_range = 0;
   slot.num_ranges = 1;
-  slot.sent_token = flows_[slot.flow]->token;
   ++slot.sends;
   enter_send_list(index);
 }
@@ -61,9 +61,17 @@ wire::Header EngineState::header_of(const Slot& slot, wire::Type type) const noe
   return header;
 }
 
+// Allocates the flow's memory for encrypted pieces, once. Returns false if there is none.
+bool EngineState::reserve_sealed(uint32_t flow_index) noexcept {
+  auto& sealed = flows_[flow_index]->staged.sealed;
+  if (!sealed) sealed.reset(new (std::nothrow) std::byte[kSendBatch * options_.fragment_bytes]);
+  return sealed != nullptr;
+}
+
 // Builds heads for the pieces at the front of the flow's list. REQUIRES: nothing is staged.
 void EngineState::stage(uint32_t flow_index, size_t budget) noexcept {
-  Staged& staged = flows_[flow_index]->staged;
+  Flow& flow = *flows_[flow_index];
+  Staged& staged = flow.staged;
   staged.begin = staged.end = 0;
   const auto limit = static_cast<uint32_t>(std::min<size_t>(budget, kSendBatch));
   while (staged.end < limit && !send_lists_.empty(flow_index)) {
@@ -78,14 +86,16 @@ void EngineState::stage(uint32_t flow_index, size_t budget) noexcept {
     header.result_kind = spec.result_kind;
     header.flags = static_cast<uint16_t>(spec.flags | (slot.sends > 1 ? wire::kFlagRetry : 0));
     header.fragment_bytes = static_cast<uint16_t>(options_.fragment_bytes);
-    header.aux = slot.sent_token;
+    header.token = flow.token;
     while (staged.end < limit && slot.next_range < slot.num_ranges) {
       SendRange& range = slot.ranges[slot.next_range];
       header.offset = range.from;
       const uint32_t bytes =
           wire::piece_bytes(header.total_bytes, options_.fragment_bytes, range.from);
       header.payload_bytes = static_cast<uint16_t>(bytes);
-      const auto body = spec.payload.subspan(range.from, bytes);
+      header.sequence = flow.next_sequence++;
+      std::span<const std::byte> body = spec.payload.subspan(range.from, bytes);
+      if (range.from == 0) slot.sent_token = flow.token;
       range.from += bytes;
       if (range.from >= range.to) ++slot.next_range;
 
@@ -93,7 +103,16 @@ void EngineState::stage(uint32_t flow_index, size_t budget) noexcept {
       auto& head = staged.heads[position];
       std::memcpy(head.data(), &header, wire::kHeaderBytes);
       if (header.auth != wire::Auth::kNone) {
-        const auto tag = wire::compute_tag(spec.credential.key, header, body);
+        std::array<std::byte, wire::kTagBytes> tag;
+        if (header.auth == wire::Auth::kSealed) {
+          const std::span<std::byte> sealed(
+              staged.sealed.get() + size_t{position} * options_.fragment_bytes, bytes);
+          if (bytes > 0) std::memcpy(sealed.data(), body.data(), bytes);
+          tag = wire::encrypt(spec.credential.key, header, sealed);
+          body = sealed;
+        } else {
+          tag = wire::compute_tag(spec.credential.key, header, body);
+        }
         std::memcpy(head.data() + wire::kHeaderBytes, tag.data(), wire::kTagBytes);
       }
       staged.datagrams[position] = {.head = std::span(head).first(header.header_bytes),
@@ -113,9 +132,16 @@ void EngineState::unstage(uint32_t index) noexcept {
     if (staged.slots[i] == index) continue;
     if (kept != i) {
       const size_t head_bytes = staged.datagrams[i].head.size();
+      std::span<const std::byte> body = staged.datagrams[i].body;
+      const std::byte* sealed = staged.sealed.get() + size_t{i} * options_.fragment_bytes;
+      if (staged.sealed && body.data() == sealed && !body.empty()) {
+        std::byte* moved = staged.sealed.get() + size_t{kept} * options_.fragment_bytes;
+        std::memcpy(moved, sealed, body.size());
+        body = {moved, body.size()};
+      }
       staged.heads[kept] = staged.heads[i];
       staged.datagrams[kept] = {.head = std::span(staged.heads[kept]).first(head_bytes),
-                                .body = staged.datagrams[i].body};
+                                .body = body};
       staged.slots[kept] = staged.slots[i];
     }
     ++kept;
@@ -185,10 +211,14 @@ size_t EngineState::flush() noexcept {
 
 // Returns false if the queue is full. A timer repeats a lost resend or hello. A lost ack is not
 // sent again; the server then keeps a cache entry for longer.
-bool EngineState::queue_control(uint32_t flow_index, const wire::Header& header,
+bool EngineState::queue_control(uint32_t flow_index, wire::Header header,
                                 std::span<const std::byte> payload, const wire::Key& key) noexcept {
   Flow& flow = *flows_[flow_index];
   if (flow.control_end - flow.control_begin == kControlQueue) return false;
+  if (header.type != wire::Type::kHello) {
+    header.sequence = flow.next_sequence++;
+    header.token = flow.token;
+  }
   ControlDatagram& datagram = flow.control[flow.control_end % kControlQueue];
   datagram.size = static_cast<uint32_t>(wire::build(header, payload, key, datagram.bytes));
   if (datagram.size == 0) return false;
@@ -214,24 +244,35 @@ void EngineState::ask_for_missing(const Slot& slot) noexcept {
   header.flags = wire::kFlagOfResponse;
   header.total_bytes = slot.response.total_bytes();
   header.fragment_bytes = static_cast<uint16_t>(slot.response.fragment_bytes());
-  header.aux = flows_[slot.flow]->token;
   if (queue_control(slot.flow, header, std::span(payload).first(bytes), slot.spec.credential.key))
     ++stats_.resends_asked;
 }
 
+// Asks for a token, at first or again. Repeats are at least an RTO apart, which each repeat doubles.
 void EngineState::say_hello(uint32_t flow_index, uint64_t now_ns) noexcept {
   Flow& flow = *flows_[flow_index];
-  if (flow.hello_pending && now_ns - flow.hello_sent_ns < options_.retry.initial_rto_ns) return;
+  const RetryPolicy& retry = options_.retry;
+  if (!flow.hello_pending) {
+    flow.num_hellos = 0;
+    flow.hello_rto_ns = retry.initial_rto_ns;
+    // The complement of a number beyond all request ids: no request has it, and a stranger who does
+    // not know first_request cannot guess it.
+    flow.hello_id =
+        ~(options_.first_request + ((stats_.hellos + 1) << 32)) & ~uint64_t{kHelloIds - 1};
+  } else {
+    const uint64_t last_ns = flow.hello_sent_ns[(flow.num_hellos - 1) % kHelloIds];
+    if (now_ns - last_ns < flow.hello_rto_ns) return;
+    flow.hello_rto_ns = std::min(flow.hello_rto_ns * 2, retry.max_rto_ns);
+  }
+  const uint32_t number = flow.num_hellos % kHelloIds;
   wire::Header header;
   header.type = wire::Type::kHello;
   header.session = options_.session;
-  // The complement of a number beyond all request ids: no request has it, and a stranger who does
-  // not know first_request cannot guess it.
-  header.request_id = ~(options_.first_request + (stats_.hellos << 32));
+  header.request_id = flow.hello_id | number;
   if (!queue_control(flow_index, header, {}, wire::Key{})) return;
-  flow.hello_id = header.request_id;
+  ++flow.num_hellos;
+  flow.hello_sent_ns[number] = now_ns;
   flow.hello_pending = true;
-  flow.hello_sent_ns = now_ns;
   ++stats_.hellos;
 }
 

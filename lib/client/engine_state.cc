@@ -30,7 +30,12 @@ EngineState::EngineState(const Clock& clock, Transport& transport, OutcomeSink& 
       pool_(options.max_reassembly_bytes) {
   free_.reserve(capacity_);
   for (uint32_t i = capacity_; i-- > 0;) free_.push_back(i);
-  for (uint32_t i = 0; i < num_flows_; ++i) flows_.push_back(std::make_unique<Flow>());
+  for (uint32_t i = 0; i < num_flows_; ++i) {
+    flows_.push_back(std::make_unique<Flow>());
+    // Flows are far apart, so that no two use the same number: 2^44 of each.
+    flows_[i]->next_sequence =
+        (options.first_sequence.value_or(0) & ((uint64_t{1} << 62) - 1)) + (uint64_t{i} << 44);
+  }
   outcomes_.reserve(kOutcomeBatch);
   outcome_buffers_.reserve(kOutcomeBatch);
 }
@@ -43,6 +48,8 @@ EngineState::~EngineState() {
 Submit EngineState::submit(const RequestSpec& spec) noexcept {
   if (spec.payload.size() > wire::kMaxTotalBytes) return Submit::kTooLarge;
   if (free_.empty() || cancelling_) return Submit::kFull;
+  if (spec.credential.auth == wire::Auth::kSealed && !reserve_sealed(next_flow_))
+    return Submit::kFull;
   const uint32_t index = free_.back();
   free_.pop_back();
   const uint64_t now_ns = clock_.now_ns();
@@ -54,7 +61,8 @@ Submit EngineState::submit(const RequestSpec& spec) noexcept {
   slot.refusal_retries = 0;
   slot.token_refusals = 0;
   slot.submitted_ns = now_ns;
-  slot.give_up_ns = now_ns + options_.retry.timeout_ns;
+  slot.give_up_ns = now_ns + (spec.timeout_ns != 0 ? spec.timeout_ns : options_.retry.timeout_ns);
+  slot.hint = wire::StatusCode::kOk;
   slot.deadline_ns = spec.budget_us == 0 ? UINT64_MAX : now_ns + uint64_t{spec.budget_us} * 1000;
   slot.armed_ns = UINT64_MAX;
   ++stats_.submitted;
@@ -73,18 +81,15 @@ void EngineState::start(uint32_t index, uint64_t now_ns) noexcept {
                          : 1;
   slot.request_id = (next_sequence_++ << slot_bits) | index;
   slot.silent_tries = 1;
-  slot.rto_ns = first_rto_ns();
-  slot.started_ns = now_ns;
   slot.was_repeated = false;
   Flow& flow = *flows_[slot.flow];
-  if (flow.token == 0 && flow.hello_pending) {
+  if (now_ns >= flow.token_expires_ns) flow.token = 0;
+  if (flow.token == 0 || now_ns >= flow.token_renew_ns) say_hello(slot.flow, now_ns);
+  if (flow.token == 0) {
     await_token(index, now_ns);
-    return;
+  } else {
+    send_with_token(index, now_ns);
   }
-  if (now_ns >= flow.token_renew_ns) say_hello(slot.flow, now_ns);
-  slot.phase = Phase::kWaiting;
-  queue_whole(index);
-  arm(index, now_ns + slot.rto_ns);
 }
 
 Outcome EngineState::outcome_of(const Slot& slot, OutcomeKind kind,
@@ -116,13 +121,20 @@ void EngineState::finish(uint32_t index, const Outcome& outcome) noexcept {
   if (slot.response.started()) outcome_buffers_.push_back(slot.response.take());
   slot.phase = Phase::kFree;
   slot.num_ranges = slot.next_range = 0;
+  if (prober_ == index) prober_ = UINT32_MAX;
   free_.push_back(index);
   outcomes_.push_back(outcome);
   if (outcomes_.size() == kOutcomeBatch) deliver();
 }
 
+// Ends a request without an answer. If the server seems to have refused it, that is the outcome.
 void EngineState::finish_lost(uint32_t index, uint64_t now_ns) noexcept {
-  finish(index, outcome_of(slots_[index], OutcomeKind::kLost, now_ns));
+  const Slot& slot = slots_[index];
+  const bool is_refused = slot.hint != wire::StatusCode::kOk;
+  Outcome outcome =
+      outcome_of(slot, is_refused ? OutcomeKind::kRefused : OutcomeKind::kLost, now_ns);
+  outcome.status = slot.hint;
+  finish(index, outcome);
 }
 
 void EngineState::deliver() noexcept {

@@ -3,10 +3,13 @@
 // A slot is free or holds one request. Its number is the low bits of the request id, so an arriving
 // datagram finds its request by indexing. A request's states:
 //
+//   kAwaitingToken ── token arrived ──► kWaiting, which sends the request
 //   kWaiting ──whole response / status / tries or time exhausted──► ended (outcome)
 //     │  ▲
-//     │  └─ token arrived ── kAwaitingToken ◄── status token_required
+//     │  └─ status token_required, which carries a token: the request is sent again
 //     └──── temporary refusal ──► kPaused ── retry-after elapsed ──► kWaiting, a new id
+//
+// A request without a valid token of its flow begins in kAwaitingToken, the others in kWaiting.
 //
 // engine_state.cc starts and ends requests, engine_send.cc sends, engine_receive.cc handles
 // arriving datagrams, engine_timers.cc handles silence.
@@ -69,13 +72,15 @@ class EngineState {
     uint32_t silent_tries = 0;  // sends since the server last replied
     uint32_t token_refusals = 0;
     uint32_t refusal_retries = 0;
-    uint32_t sent_token = 0;     // the address token in the last send
-    uint64_t token_sent_ns = 0;  // when the request was resent with a new token
+    uint64_t sent_token = 0;  // the address token in the last piece at offset 0
+    // The last refusal without a tag: the outcome if no answer arrives. kOk: none.
+    wire::StatusCode hint = wire::StatusCode::kOk;
     uint64_t submitted_ns = 0;
     uint64_t give_up_ns = 0;
     uint64_t deadline_ns = 0;  // of the first try; UINT64_MAX: none
     uint32_t budget_us = 0;    // of this try
     uint64_t action_ns = 0;    // when to act on silence
+    uint64_t probe_ns = 0;     // when to act if the request is probably lost; UINT64_MAX: never
     uint64_t armed_ns = 0;     // the time set in the wheel; never later than the next action
     uint64_t rto_ns = 0;
     uint64_t started_ns = 0;    // of this try
@@ -91,21 +96,35 @@ class EngineState {
   };
   static constexpr uint32_t kControlQueue = 64;
 
-  // Pieces whose heads are built. Between calls: only pieces that the transport did not take.
+  // Pieces whose heads are built. Between calls: only pieces that the transport did not take; they
+  // are sent later as they are, because their sequence numbers must not be used again.
   struct Staged {
     std::array<std::array<std::byte, kMaxHeadBytes>, kSendBatch> heads;
+    // Encrypted pieces, kSendBatch × fragment_bytes; a caller's payload is never changed. nullptr
+    // before the flow's first sealed request.
+    std::unique_ptr<std::byte[]> sealed;
     std::array<Outgoing, kSendBatch> datagrams;
     std::array<uint32_t, kSendBatch> slots;
     uint32_t begin = 0;
     uint32_t end = 0;
   };
 
+  // A hello is repeated until a token arrives. The low bits of its id count the repeats, so that
+  // the answer to any of them is accepted and measures the round trip.
+  static constexpr uint32_t kHelloIds = 8;
+  static constexpr uint64_t kDefaultTokenLifeNs = 30'000'000'000;
+
   struct Flow {
-    uint32_t token = 0;
-    bool hello_pending = false;
-    uint64_t hello_id = 0;
-    uint64_t hello_sent_ns = 0;
+    uint64_t next_sequence = 0;
+    uint64_t token = 0;  // 0: none
+    uint64_t token_life_ns = kDefaultTokenLifeNs;
     uint64_t token_renew_ns = UINT64_MAX;
+    uint64_t token_expires_ns = UINT64_MAX;
+    bool hello_pending = false;
+    uint64_t hello_id = 0;  // of the first
+    uint32_t num_hellos = 0;
+    uint64_t hello_rto_ns = 0;
+    std::array<uint64_t, kHelloIds> hello_sent_ns{};
     uint32_t control_begin = 0;  // ring positions, modulo kControlQueue
     uint32_t control_end = 0;
     std::array<ControlDatagram, kControlQueue> control;
@@ -124,13 +143,14 @@ class EngineState {
   void queue_probe(uint32_t index) noexcept;
   void queue_range(uint32_t index, SendRange range) noexcept;
   void enter_send_list(uint32_t index) noexcept;
+  bool reserve_sealed(uint32_t flow_index) noexcept;
   size_t flush_flow(uint32_t flow_index) noexcept;
   bool send_control(uint32_t flow_index, size_t& budget) noexcept;
   bool send_staged(uint32_t flow_index, size_t& budget) noexcept;
   void stage(uint32_t flow_index, size_t budget) noexcept;
   void unstage(uint32_t index) noexcept;
-  bool queue_control(uint32_t flow_index, const wire::Header& header,
-                     std::span<const std::byte> payload, const wire::Key& key) noexcept;
+  bool queue_control(uint32_t flow_index, wire::Header header, std::span<const std::byte> payload,
+                     const wire::Key& key) noexcept;
   wire::Header header_of(const Slot& slot, wire::Type type) const noexcept;
   void send_ack(const Slot& slot) noexcept;
   void ask_for_missing(const Slot& slot) noexcept;
@@ -140,21 +160,25 @@ class EngineState {
   void on_datagram(const Incoming& incoming, uint64_t now_ns) noexcept;
   bool handle(const Incoming& incoming, uint64_t now_ns, Drop& why) noexcept;
   bool authentic(const Slot& slot, const wire::Datagram& datagram) const noexcept;
+  bool is_hint(const Slot& slot, const wire::Header& header) const noexcept;
   bool on_response(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
                    Drop& why) noexcept;
   bool on_status(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns) noexcept;
   bool on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
                  Drop& why) noexcept;
   void on_busy(uint32_t index, const wire::Header& header, uint64_t now_ns) noexcept;
+  bool on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept;
+  static void keep_token(Flow& flow, uint64_t token, uint64_t now_ns) noexcept;
   void send_with_token(uint32_t index, uint64_t now_ns) noexcept;
-  bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns) noexcept;
+  bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns,
+                Drop& why) noexcept;
 
   // engine_timers.cc
-  // Returns the RTO before any silence.
-  uint64_t first_rto_ns() const noexcept;
+  uint64_t rto_ns() const noexcept;
+  bool is_probably_lost(uint32_t index) noexcept;
   void learn_latency(uint64_t latency_ns) noexcept;
-  void sign_of_life(Slot& slot) noexcept;
-  void arm(uint32_t index, uint64_t action_ns) noexcept;
+  void wait_for_answer(uint32_t index, uint64_t now_ns) noexcept;
+  void arm(uint32_t index, uint64_t action_ns, uint64_t probe_ns = UINT64_MAX) noexcept;
   void on_timer(uint32_t index, uint64_t now_ns) noexcept;
   void on_silence(uint32_t index, uint64_t now_ns) noexcept;
   void await_token(uint32_t index, uint64_t now_ns) noexcept;
@@ -168,6 +192,9 @@ class EngineState {
   uint64_t next_sequence_;  // bits of the next request id above the slot number
   uint32_t next_flow_ = 0;
   uint64_t latency_ns_ = 0, deviation_ns_ = 0;  // of answers, smoothed; 0: none yet
+  uint64_t round_trip_ns_ = 0;                  // of the last hello and token; 0: none yet
+  uint64_t newest_answered_ns_ = 0;             // the latest start of an answered request
+  uint32_t prober_ = UINT32_MAX;                // slot, see is_probably_lost(); UINT32_MAX: none
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;  // free slots, a stack
   TimerWheel wheel_;

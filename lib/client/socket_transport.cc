@@ -217,7 +217,7 @@ size_t SocketTransport::receive(std::span<Incoming> batch) noexcept {
       }
     } while (count < 0 && (errno == EINTR || errno == ECONNREFUSED));
     for (int k = 0; k < count; ++k, ++filled) {
-      const std::byte* start = s.memory.data() + filled * kBufferBytes;
+      std::byte* start = s.memory.data() + filled * kBufferBytes;
       batch[filled] = {.flow = flow, .bytes = {start, s.receive_headers[filled].msg_len}};
     }
   }

@@ -17,10 +17,11 @@ struct Outgoing {
   std::span<const std::byte> body;
 };
 
-// A datagram that arrived on a flow. Borrowed until the next receive().
+// A datagram that arrived on a flow. Borrowed until the next receive(); the receiver may write to
+// it, which decrypts a sealed payload in place.
 struct Incoming {
   uint32_t flow = 0;
-  std::span<const std::byte> bytes;
+  std::span<std::byte> bytes;
 };
 
 class Transport {

@@ -18,10 +18,13 @@ void EngineStats::merge(const EngineStats& other) noexcept {
   bytes_received += other.bytes_received;
   datagrams_used += other.datagrams_used;
   retransmissions += other.retransmissions;
+  token_refusals += other.token_refusals;
+  hints += other.hints;
   resends_asked += other.resends_asked;
   resends_served += other.resends_served;
   busy += other.busy;
   hellos += other.hellos;
+  tokens += other.tokens;
   send_blocked += other.send_blocked;
   for (size_t i = 0; i < dropped.size(); ++i) dropped[i] += other.dropped[i];
 }

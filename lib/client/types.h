@@ -16,7 +16,7 @@ struct Credential {
   uint32_t tenant_id = 0;
   wire::Key key{};
   uint16_t key_epoch = 1;
-  wire::Auth auth = wire::Auth::kHeader;
+  wire::Auth auth = wire::Auth::kFull;
 };
 
 struct RequestSpec {
@@ -27,7 +27,8 @@ struct RequestSpec {
   uint32_t budget_us = 0;  // deadline, from the first piece's arrival at the server; 0: none
   // Borrowed until the request's outcome has been delivered.
   std::span<const std::byte> payload = {};
-  uint64_t user_tag = 0;  // copied to the outcome
+  uint64_t user_tag = 0;    // copied to the outcome
+  uint64_t timeout_ns = 0;  // from submit(); 0: the retry policy's
 };
 
 enum class OutcomeKind : uint8_t {
@@ -68,8 +69,12 @@ class OutcomeSink {
 struct RetryPolicy {
   uint32_t max_tries = 5;                // sends without a reply, including the first
   uint64_t initial_rto_ns = 50'000'000;  // the shortest silence after which a request is repeated
-  uint32_t backoff_percent = 200;        // each RTO in percent of the previous one
+  // The shortest silence after which a request is repeated that is probably not lost: the server
+  // may need long, and repeats would load it further. See engine_timers.cc.
+  uint64_t patient_rto_ns = 1'000'000'000;
+  uint32_t backoff_percent = 200;  // each RTO in percent of the previous one
   uint64_t max_rto_ns = 1'000'000'000;
+  uint64_t max_busy_ns = 5'000'000'000;  // most that a busy server can delay the next repeat
   uint64_t timeout_ns = 10'000'000'000;  // from submit(); then the request is lost in any case
   uint64_t resend_after_ns = 5'000'000;  // gap in an incomplete response: ask for missing pieces
   // Retries of a request refused with kOverloaded, kOverQuota or kNotAdmitted. Each waits the time
@@ -82,8 +87,11 @@ struct RetryPolicy {
 };
 
 struct EngineOptions {
-  uint32_t session = 0;           // random: separates this client's requests from an earlier one's
-  uint64_t first_request = 0;     // the first request id; random makes ids hard to guess
+  uint32_t session = 0;        // random: separates this client's requests from an earlier one's
+  uint64_t first_request = 0;  // the first request id; random makes ids hard to guess
+  // The first sequence number, of which 62 bits count. REQUIRES: two engines of one session and
+  // source port never share a number, and the later one's are larger. Absent: random.
+  std::optional<uint64_t> first_sequence = {};
   uint32_t max_in_flight = 1024;  // concurrent requests; rounded up to a power of two
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;  // payload of a request's piece
   uint32_t max_response_bytes = wire::kMaxTotalBytes;
@@ -94,7 +102,9 @@ struct EngineOptions {
 
 enum class Submit : uint8_t {
   kAccepted,
-  kFull,      // max_in_flight requests are in flight: poll() and try again
+  // max_in_flight requests are in flight, or there is no memory to encrypt a request: poll() and
+  // try again.
+  kFull,
   kTooLarge,  // the payload is above wire::kMaxTotalBytes
 };
 
@@ -125,10 +135,13 @@ struct EngineStats {
   uint64_t bytes_received = 0;
   uint64_t datagrams_used = 0;
   uint64_t retransmissions = 0;  // requests sent again after silence
+  uint64_t token_refusals = 0;   // requests sent again because their address token was too old
+  uint64_t hints = 0;            // refusals without a tag, which anybody can forge
   uint64_t resends_asked = 0;    // sent, for missing pieces of responses
   uint64_t resends_served = 0;   // received, for missing pieces of requests
   uint64_t busy = 0;
   uint64_t hellos = 0;
+  uint64_t tokens = 0;        // address tokens received in answer to hellos
   uint64_t send_blocked = 0;  // the transport took less than a batch
   std::array<uint64_t, kNumDrops> dropped{};
 

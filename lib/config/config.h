@@ -44,7 +44,8 @@ struct DataPlane {
   uint64_t reassembly_timeout_ns = 500'000'000;
   uint64_t cache_bytes = 64u << 20;  // response cache, per worker
   uint64_t cache_ttl_ns = 2'000'000'000;
-  bool require_token = false;  // address validation before a request is accepted
+  uint32_t max_sessions = 65536;           // of clients, per worker
+  uint32_t max_unproven_replies = 10'000;  // per second and source prefix, per worker
   bool answer_bad_tags = false;
 };
 

@@ -72,7 +72,8 @@ void visit_data_plane(V& v, DataPlane& plane) {
   v.duration("reassembly_timeout", plane.reassembly_timeout_ns, kMillisecond, 60 * kSecond);
   v.size("cache_bytes", plane.cache_bytes, 0, 1024 * kGiB);
   v.duration("cache_ttl", plane.cache_ttl_ns, kMillisecond, 600 * kSecond);
-  v.boolean("require_token", plane.require_token);
+  v.integer("max_sessions", plane.max_sessions, 16, 1u << 22);
+  v.integer("max_unproven_replies", plane.max_unproven_replies, 0, 100'000'000);
   v.boolean("answer_bad_tags", plane.answer_bad_tags);
 }
 

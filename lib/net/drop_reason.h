@@ -40,7 +40,8 @@ enum class DropReason : uint8_t {
 
   // Neighbour and ICMP (neighbour.h).
   kArpMalformed,
-  kArpNotOurs,  // another host's address, or not a request
+  kArpNotOurs,       // another host's address, or not a request
+  kAddressConflict,  // ARP or neighbour discovery: another host uses one of our addresses
   kIcmpMalformed,
   kIcmpChecksum,
   kIcmpUnsupported,  // not an echo, a neighbour solicitation for us or an MLDv2 query
@@ -62,7 +63,10 @@ enum class DropReason : uint8_t {
   kBadAuth,  // weaker authentication than the tenant requires
   kBadEpoch,
   kBadTag,
-  kTokenRequired,
+  kTokenRequired,  // no valid address token
+  kReplayed,       // its sequence number was accepted before, or is too old to know
+  kSessionsFull,   // no room for another client's session
+  kReplyRate,      // a reply to an unproven address would exceed its network's rate
   kNotAdmitted,
   kDraining,
   kHandedOver,  // another process has taken over
@@ -88,6 +92,8 @@ enum class DropReason : uint8_t {
   // Responses.
   kAnsweredFromCache,  // a repeated request: its payload is not needed
   kNothingToResend,    // a resend or ack for a response that is not in the cache
+  kAlreadySending,     // asks for an answer that is being sent
+  kAnswerBudget,       // this answer was sent too often
   kNoMbuf,
   kTransmitQueueFull,
 

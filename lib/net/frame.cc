@@ -162,6 +162,14 @@ class Parser {
     return transport(load_u8(ip + 9), kProtocolIcmp, Frame::kIcmp, total_bytes - header_bytes);
   }
 
+  // Returns true if another host on this link advertises an address (RFC 4861, section 7.2.5). A
+  // forged packet from elsewhere has a smaller hop limit.
+  bool is_advertisement(const std::byte* ip) const noexcept {
+    constexpr uint8_t kNeighbourAdvertisement = 136;
+    return load_u8(ip + 6) == kProtocolIcmpV6 && load_u8(ip + 7) == 255 &&
+           load_u8(ip + kIpv6Bytes) == kNeighbourAdvertisement && out_.peer.peer_mac != local_.mac;
+  }
+
   DropReason ipv6() noexcept {
     if (rest() < kIpv6Bytes) return DropReason::kRunt;
     const std::byte* ip = here();
@@ -174,7 +182,8 @@ class Parser {
     if (out_.to_multicast ? !is_our_multicast(destination, local_) : !local_.owns(destination))
       return DropReason::kIpNotOurs;
     if (l2_multicast_ && !out_.to_multicast) return DropReason::kNotEthernetOurs;
-    if (local_.owns(source)) return DropReason::kSourceInvalid;
+    if (local_.owns(source))
+      return is_advertisement(ip) ? DropReason::kAddressConflict : DropReason::kSourceInvalid;
 
     out_.peer.ip_version = 6;
     out_.peer.peer_address = source;

@@ -44,16 +44,21 @@ DropReason answer_arp(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& 
   if (load_be16(arp) != 1 || load_be16(arp + 2) != kEtherIpv4 || load_u8(arp + 4) != 6 ||
       load_u8(arp + 5) != 4)
     return DropReason::kArpMalformed;
-  if (load_be16(arp + 6) != 1) return DropReason::kArpNotOurs;  // we need no replies
-  std::array<std::byte, 10> sender;                             // MAC and IP
+  std::array<std::byte, 10> sender;  // MAC and IP
   Ipv4Address target;
   std::memcpy(sender.data(), arp + 8, sender.size());
   std::memcpy(target.data(), arp + 24, target.size());
-  // A request from our own IP address is our announcement, on a link that loops back. The MAC
-  // address cannot tell, because the kernel's end of a tap has ours.
+  // Our own IP address with our MAC address is our announcement, on a link that loops back; with
+  // another's, it is a conflict, in requests and replies (RFC 5227, section 2.4). Our MAC address
+  // alone means nothing, because the kernel's end of a tap has it, too.
   Ipv4Address source;
   std::memcpy(source.data(), sender.data() + 6, source.size());
-  if (!local.owns(target) || local.owns(source)) return DropReason::kArpNotOurs;
+  if (local.owns(source))
+    return std::memcmp(sender.data(), local.mac.data(), local.mac.size()) == 0
+               ? DropReason::kArpNotOurs
+               : DropReason::kAddressConflict;
+  // We need no replies.
+  if (load_be16(arp + 6) != 1 || !local.owns(target)) return DropReason::kArpNotOurs;
 
   const size_t l2_bytes = kEthernetBytes + frame.peer.num_vlans * kVlanBytes;
   std::byte* out = reframe(mbuf, frame.l3_offset, l2_bytes, kArpBytes);
@@ -159,6 +164,16 @@ DropReason answer_group_query(rte_mbuf& mbuf, const Frame& frame, const LocalAdd
   return DropReason::kNone;
 }
 
+// Returns true if an advertisement says that another host has one of our addresses. Hop limit 255
+// proves that it comes from this link.
+bool claims_our_address(std::span<const std::byte> icmp, const Frame& frame,
+                        const LocalAddresses& local) noexcept {
+  if (icmp.size() < kSolicitationBytes || frame.hop_limit != 255) return false;
+  Ipv6Address target;
+  std::memcpy(target.data(), &icmp[8], target.size());
+  return local.owns(target) && frame.peer.peer_mac != local.mac;
+}
+
 DropReason answer_icmp_v6(rte_mbuf& mbuf, const Frame& frame,
                           const LocalAddresses& local) noexcept {
   const std::span<const std::byte> icmp(
@@ -169,6 +184,8 @@ DropReason answer_icmp_v6(rte_mbuf& mbuf, const Frame& frame,
   if (load_u8(icmp.data()) == kNeighbourSolicitation)
     return answer_solicitation(mbuf, frame, local, icmp);
   if (load_u8(icmp.data()) == kGroupQuery) return answer_group_query(mbuf, frame, local, icmp);
+  if (load_u8(icmp.data()) == kNeighbourAdvertisement && claims_our_address(icmp, frame, local))
+    return DropReason::kAddressConflict;
   return DropReason::kIcmpUnsupported;
 }
 

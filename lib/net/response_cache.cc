@@ -62,6 +62,8 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
   entry.key = put.key;
   entry.header = put.header;
   entry.result = put.result;
+  entry.detail = put.detail;
+  entry.sent_bytes = 0;
   entry.stored_ns = put.now_ns;
   entry.tenant_index = put.tenant_index;
   entry.pins = 1;

@@ -34,8 +34,22 @@ struct CachedResponse {
   // answered.
   wire::Header header;
   request::ResultBuffer result;  // empty for a status
+  const char* detail = "";       // a status's text: a literal
   uint64_t stored_ns = 0;
+  uint64_t sent_bytes = 0;  // by repeated transmissions; see may_send()
   uint32_t tenant_index = 0;
+
+  // Returns true, and counts the bytes, if the answer may be sent once more: all repetitions together
+  // send it at most kMostRepeats times, so that a client that asks again and again cannot draw
+  // traffic without end. `bytes`: of the payload to send.
+  static constexpr uint64_t kMostRepeats = 8;
+  bool may_send(uint64_t bytes) noexcept {
+    constexpr uint64_t kDatagramBytes = 128;  // headers of a small answer
+    const uint64_t limit = kMostRepeats * (uint64_t{header.total_bytes} + 8 * kDatagramBytes);
+    if (sent_bytes + bytes + kDatagramBytes > limit) return false;
+    sent_bytes += bytes + kDatagramBytes;
+    return true;
+  }
 
   // Private to ResponseCache.
   uint32_t pins = 0;
@@ -63,9 +77,14 @@ class ResponseCache {
     uint32_t tenant_index = 0;
     bool keep = true;
     uint64_t now_ns = 0;
+    const char* detail = "";  // a status's text: a literal
   };
   CachedResponse* put(const Put& put) noexcept;
 
+  // Begins to load the memory that find() will read.
+  [[gnu::always_inline]] void prefetch(const MessageKey& key) const noexcept {
+    index_.prefetch(key);
+  }
   // Returns nullptr if there is no entry or it has outlived the TTL.
   CachedResponse* find(const MessageKey& key, uint64_t now_ns) noexcept;
   void pin(CachedResponse& entry) noexcept { ++entry.pins; }

@@ -50,6 +50,12 @@ Cursor Cursor::resend(const wire::Header& header, std::span<const wire::Range> r
   return cursor;
 }
 
+uint64_t Cursor::bytes() const noexcept {
+  uint64_t sum = 0;
+  for (uint8_t i = current_; i < count_; ++i) sum += ranges_[i].bytes;
+  return sum;
+}
+
 void Cursor::advance(uint32_t bytes) noexcept {
   wire::Range& range = ranges_[current_];
   range.offset += bytes;
@@ -71,8 +77,9 @@ rte_mbuf* build_datagram(const wire::Header& header, std::span<const std::byte> 
   return mbuf;
 }
 
-Transmitted transmit(const Message& message, Cursor& cursor, rte_mempool* pool,
-                     const TxOffloads& offloads, std::span<rte_mbuf*> out) noexcept {
+Transmitted transmit(const Message& message, Cursor& cursor, uint64_t& next_sequence,
+                     rte_mempool* pool, const TxOffloads& offloads,
+                     std::span<rte_mbuf*> out) noexcept {
   CHECK(message.header.total_bytes == message.payload.size());
   // A status is a single datagram and has no fragment size.
   const uint32_t fragment_bytes = message.header.fragment_bytes == 0
@@ -83,6 +90,7 @@ Transmitted transmit(const Message& message, Cursor& cursor, rte_mempool* pool,
   wire::Header header = message.header;
   while (result.count < out.size() && !cursor.done()) {
     header.offset = cursor.offset();
+    header.sequence = next_sequence++;
     const uint32_t bytes = std::min(fragment_bytes, header.total_bytes - header.offset);
     rte_mbuf* mbuf = build_datagram(header, message.payload.subspan(header.offset, bytes),
                                     message.key, message.peer, pool, offloads);

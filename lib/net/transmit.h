@@ -29,7 +29,7 @@ uint32_t max_fragment_bytes(rte_mempool* pool) noexcept;
 // A message to send to `peer`, authenticated with `key`.
 struct Message {
   // The caller sets total_bytes, fragment_bytes, auth and key_epoch. transmit() sets offset,
-  // payload_bytes and header_bytes per datagram.
+  // sequence, payload_bytes and header_bytes per datagram.
   wire::Header header;
   std::span<const std::byte> payload;  // header.total_bytes long
   Endpoint peer;
@@ -46,6 +46,8 @@ class Cursor {
   static Cursor resend(const wire::Header& header, std::span<const wire::Range> ranges) noexcept;
 
   bool done() const noexcept { return current_ == count_; }
+  // Returns the payload bytes that are left.
+  uint64_t bytes() const noexcept;
   uint32_t offset() const noexcept { return ranges_[current_].offset; }
   // Moves past the piece at offset(), which is `bytes` long. REQUIRES: !done().
   void advance(uint32_t bytes) noexcept;
@@ -63,8 +65,10 @@ struct Transmitted {
 // Builds the next datagrams of the message, at most out.size(). The message is complete when
 // cursor.done(). A header with fragment_bytes 0 (status) makes one datagram. REQUIRES:
 // header.total_bytes = payload.size(), header.fragment_bytes ≤ max_fragment_bytes(pool).
-Transmitted transmit(const Message& message, Cursor& cursor, rte_mempool* pool,
-                     const TxOffloads& offloads, std::span<rte_mbuf*> out) noexcept;
+// `next_sequence`: of the next datagram; counts up.
+Transmitted transmit(const Message& message, Cursor& cursor, uint64_t& next_sequence,
+                     rte_mempool* pool, const TxOffloads& offloads,
+                     std::span<rte_mbuf*> out) noexcept;
 
 // Builds a single datagram (status, busy, token, pong, resend). Returns nullptr if the pool is
 // empty or the payload does not fit a buffer.

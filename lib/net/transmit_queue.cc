@@ -47,7 +47,7 @@ bool TransmitQueue::push(const Job& job) noexcept {
 }
 
 size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads,
-                           uint64_t now_ns) noexcept {
+                           uint64_t now_ns, uint64_t& next_sequence) noexcept {
   std::array<rte_mbuf*, kQuantum> mbufs;
   ended_.clear();
   size_t built = 0;
@@ -58,7 +58,7 @@ size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& o
     Job& job = jobs_[slot].job;
     const Message message{
         job.header, {job.entry->result.data, job.entry->result.bytes}, job.peer, job.key};
-    const Transmitted sent = transmit(message, job.cursor, pool, offloads,
+    const Transmitted sent = transmit(message, job.cursor, next_sequence, pool, offloads,
                                       std::span(mbufs).first(std::min(kQuantum, out.room())));
     for (size_t i = 0; i < sent.count; ++i) out.push(mbufs[i]);
     built += sent.count;

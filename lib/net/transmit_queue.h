@@ -46,8 +46,9 @@ class TransmitQueue {
 
   // Builds datagrams into `out` while it has room; returns their number. The caller flushes.
   // `now_ns`: becomes first_out_ns of the jobs that begin.
-  size_t poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads,
-              uint64_t now_ns) noexcept;
+  // `next_sequence`: of the next datagram; counts up.
+  size_t poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads, uint64_t now_ns,
+              uint64_t& next_sequence) noexcept;
 
   // A job with times whose last datagram the last poll() has built.
   struct Ended {

@@ -5,15 +5,23 @@
 #include "base/log.h"
 #include "net/announce.h"
 #include "net/drop_reason.h"
+#include "wire/siphash.h"
 
 namespace itif::pipeline {
 namespace {
 
-constexpr uint16_t kBurst = 64;
 constexpr uint64_t kSweepPeriodNs = 200'000;
 constexpr uint64_t kLinkPeriodNs = 100'000'000;
 constexpr uint64_t kLastAnswersNs = 1'000'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
+constexpr uint32_t kSessionsPerSweep = 16;
+
+// A worker's sequence numbers begin at a number that no earlier process and no other worker is near,
+// so that no two of their datagrams have the same nonce.
+uint64_t first_sequence(const wire::Key& secret, uint16_t worker) noexcept {
+  const auto hash = wire::siphash128(secret, std::as_bytes(std::span(&worker, 1)), {});
+  return wire::load_word(hash.data());
+}
 
 }  // namespace
 
@@ -33,7 +41,10 @@ WorkerOptions worker_options(const config::DataPlane& plane) {
   options.cache.max_bytes = plane.cache_bytes;
   options.cache.ttl_ns = plane.cache_ttl_ns;
   options.cache.max_tenants = tenant::kMaxTenants;
-  options.require_token = plane.require_token;
+  options.sessions.max_sessions = plane.max_sessions;
+  options.sessions.max_tenants = tenant::kMaxTenants;
+  options.sessions.idle_ns = 2 * kTokenPeriodNs;
+  options.max_unproven_replies = plane.max_unproven_replies;
   options.answer_bad_tags = plane.answer_bad_tags;
   options.idle.busy = plane.polling == "busy";
   options.idle.max_sleep_ns = plane.idle_sleep_ns;
@@ -59,13 +70,16 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       options_(options),
       reassembler_(options.reassembly, options.seed),
       refused_(options.seed + 2, options.reassembly.timeout_ns / 8),
+      sessions_(options.sessions, options.seed + 3),
+      unproven_(options.max_unproven_replies, options.seed + 4),
       cache_(options.cache, options.seed + 1),
       transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
       tx_(port, options.queue),
       stages_(options.stamps_stages),
       announcements_(options.queue == 0 ? net::announcements(options.local)
                                         : std::vector<std::vector<std::byte>>()),
-      link_up_(port.link().up) {}
+      link_up_(port.link().up),
+      next_sequence_(first_sequence(shared.token_secret, options.id)) {}
 
 Worker::~Worker() {
   shared_.tenants.go_idle(options_.id);
@@ -105,14 +119,12 @@ size_t Worker::poll() noexcept {
 
   std::array<rte_mbuf*, kBurst> mbufs;
   const uint16_t received = port_.rx_burst(options_.queue, mbufs);
-  for (uint16_t i = 0; i < received; ++i) {
-    if (i + 1 < received) rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 1], void*));
-    receive(mbufs[i]);
-  }
+  receive(std::span(mbufs).first(received));
   lend();
 
   std::array<ReturnRing::Item, kBurst> returned;
   const unsigned given_back = returns_->pop(returned.data(), returned.size());
+  answer_ns_ = given_back > 0 ? shared_.clock.now_ns() : now_ns_;
   for (unsigned i = 0; i < given_back; ++i) {
     net::Context& context = net::Context::of(returned[i].request());
     if (returned[i].has_ended())
@@ -123,7 +135,7 @@ size_t Worker::poll() noexcept {
 
   const bool stamps = options_.stamps_stages && transmit_.size() > 0;
   const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads,
-                                      stamps ? shared_.clock.now_ns() : now_ns_);
+                                      stamps ? shared_.clock.now_ns() : now_ns_, next_sequence_);
   const size_t waiting = tx_.pending();
   tx_.flush();
   if (!transmit_.ended().empty()) record_sent();
@@ -149,6 +161,7 @@ void Worker::on_intake_changed() noexcept {
 
 void Worker::sweep() noexcept {
   next_sweep_ns_ = now_ns_ + kSweepPeriodNs;
+  answer_ns_ = std::max(answer_ns_, now_ns_);
   std::array<net::Reassembler::Due, 32> due;
   size_t count;
   do {
@@ -175,6 +188,7 @@ void Worker::sweep() noexcept {
     }
   } while (count == due.size());
   cache_.expire(now_ns_, 256);
+  sessions_.expire(now_ns_, kSessionsPerSweep);
   if (options_.queue == 0) watch_link();
   publish();
 }
@@ -189,6 +203,20 @@ void Worker::watch_link() noexcept {
   link_up_ = up;
   log::info("port {}: link {}", port_.info().device, up ? "up" : "down");
   if (up) net::announce(port_, options_.pool, announcements_);
+}
+
+// Another host uses one of our addresses: says so, and announces ours again, at most every 10 s, as
+// RFC 5227, section 2.4 (b), defends an address.
+void Worker::note_conflict(const net::Frame& frame) noexcept {
+  constexpr uint64_t kConflictPeriodNs = 10'000'000'000;
+  if (now_ns_ < next_conflict_ns_) return;
+  next_conflict_ns_ = now_ns_ + kConflictPeriodNs;
+  log::warning(
+      "port {}: the host with MAC address {} uses an IP address of this port too: its clients "
+      "reach one or the other. Give one of them another address",
+      port_.info().device, net::format_mac(frame.peer.peer_mac));
+  net::announce(port_, options_.pool,
+                announcements_.empty() ? net::announcements(options_.local) : announcements_);
 }
 
 // Copies figures of other objects to counters that any thread may read.

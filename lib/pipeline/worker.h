@@ -27,7 +27,9 @@
 #include "net/port.h"
 #include "net/reassembly.h"
 #include "net/refused_keys.h"
+#include "net/reply_limiter.h"
 #include "net/response_cache.h"
+#include "net/sessions.h"
 #include "net/transmit_queue.h"
 #include "net/tx_buffer.h"
 #include "pipeline/group_table.h"
@@ -65,9 +67,10 @@ struct WorkerOptions {
   net::LocalAddresses local;
   net::ReassemblyLimits reassembly;
   net::ResponseCacheLimits cache;
+  net::SessionLimits sessions;
   uint32_t path_mtu = 1500;
-  bool require_token = false;
   bool answer_bad_tags = false;
+  uint32_t max_unproven_replies = 10'000;  // per second and source prefix
   // Stamps requests at each stage, keeps histograms of the stages, and can trace requests.
   bool stamps_stages = true;
   IdlePolicy idle;
@@ -110,6 +113,13 @@ class Worker {
  private:
   Worker(const net::Port& port, Shared& shared, const WorkerOptions& options);
 
+  // A frame of the burst that is being handled.
+  struct Received {
+    net::Frame frame;
+    wire::Datagram datagram;                               // frame.kind = kUdp only
+    net::DropReason refusal = net::DropReason::kNone;      // of the frame
+    wire::ParseError malformed = wire::ParseError::kNone;  // the datagram
+  };
   // A datagram being handled.
   struct Arrived {
     rte_mbuf* mbuf;
@@ -121,11 +131,14 @@ class Worker {
   void on_intake_changed() noexcept;
   void sweep() noexcept;
   void watch_link() noexcept;
+  void note_conflict(const net::Frame& frame) noexcept;
   void publish() noexcept;
 
   // worker_receive.cc
-  void receive(rte_mbuf* mbuf) noexcept;
-  net::Outcome on_frame(rte_mbuf* mbuf) noexcept;
+  void receive(std::span<rte_mbuf* const> mbufs) noexcept;
+  void parse(rte_mbuf& mbuf, Received& received) noexcept;
+  void handle(rte_mbuf* mbuf, const Received& received) noexcept;
+  net::Outcome on_frame(rte_mbuf* mbuf, const Received& received) noexcept;
   net::Outcome on_ping(const Arrived& arrived) noexcept;
   net::Outcome on_hello(const Arrived& arrived) noexcept;
   net::Outcome on_ack(const Arrived& arrived) noexcept;
@@ -136,18 +149,28 @@ class Worker {
     const tenant::Tenant* tenant = nullptr;
     const wire::Key* key = nullptr;
     net::DropReason refusal = net::DropReason::kNone;
+    // The key, if any is needed, is the tenant's: the sender may know of the refusal.
+    bool is_authentic() const noexcept {
+      return refusal == net::DropReason::kNone || refusal == net::DropReason::kTokenRequired ||
+             refusal == net::DropReason::kSessionsFull;
+    }
   };
   Verified verify(const Arrived& arrived) noexcept;
+  net::DropReason check_key(const Arrived& arrived, Verified& verified) noexcept;
+  net::DropReason check_address(const Arrived& arrived, const tenant::Tenant& tenant,
+                                net::Session* session, const net::SessionKey& key) noexcept;
   net::Outcome on_request(const Arrived& arrived) noexcept;
   net::Outcome on_new_request(const Arrived& arrived, const Verified& verified) noexcept;
   net::Outcome add_piece(net::Context& context, const Arrived& arrived) noexcept;
   void dispatch(net::Context& context) noexcept;
   void lend() noexcept;
-  bool token_is_valid(const Arrived& arrived) const noexcept;
+  // Returns the end of a token's validity; 0: it is not valid.
+  uint64_t token_end_ns(const Arrived& arrived) const noexcept;
+  uint64_t new_token(const Arrived& arrived) const noexcept;
 
   // worker_respond.cc
-  void send_datagram(const wire::Header& header, std::span<const std::byte> payload,
-                     const wire::Key& key, const net::Endpoint& peer) noexcept;
+  void send_datagram(wire::Header header, std::span<const std::byte> payload, const wire::Key& key,
+                     const net::Endpoint& peer) noexcept;
   net::Outcome refuse(const Arrived& arrived, const Verified& verified, net::DropReason reason,
                       wire::StatusCode status, const char* detail,
                       uint32_t retry_after_us = 0) noexcept;
@@ -167,9 +190,10 @@ class Worker {
   void account_end(net::Context& context) noexcept;
   void record_sent() noexcept;
   void ask_for_missing(net::Context& context) noexcept;
-  // Returns false if the transmit queue, or the tenant's share of it, is full.
-  bool transmit_cached(net::CachedResponse& entry, const Arrived& arrived, const Verified& verified,
-                       const net::Cursor& cursor) noexcept;
+  // Sends a part of a cached answer again. Returns kNone, or why not: it is being sent, was sent
+  // too often, or the transmit queue, or the tenant's share of it, is full.
+  net::DropReason transmit_cached(net::CachedResponse& entry, const Arrived& arrived,
+                                  const Verified& verified, const net::Cursor& cursor) noexcept;
   wire::Header answer_header(const net::Context& context, wire::Type type) const noexcept;
 
   const net::Port& port_;
@@ -177,6 +201,8 @@ class Worker {
   WorkerOptions options_;
   net::Reassembler reassembler_;
   net::RefusedKeys refused_;
+  net::SessionTable sessions_;
+  net::ReplyLimiter unproven_;
   net::ResponseCache cache_;
   net::TransmitQueue transmit_;
   net::TxBuffer tx_;
@@ -186,6 +212,8 @@ class Worker {
   telemetry::TenantCounterTable tenants_;
   StageRecorder stages_;
   TenantLatencyTable latencies_;
+  static constexpr size_t kBurst = 64;
+  std::array<Received, kBurst> received_;
   // Complete requests that lend() will give to their groups: within the poll, a few at once, for
   // one clock reading and one ring operation.
   static constexpr size_t kLentAtOnce = 8;
@@ -199,10 +227,13 @@ class Worker {
   tenant::Intake intake_ = tenant::Intake::kAccept;  // of the last poll
   const tenant::Tenant* addressee_ = nullptr;        // of the datagram being handled
   uint64_t now_ns_ = 0;                              // of this poll
+  uint64_t answer_ns_ = 0;                           // when this poll began to answer
+  uint64_t next_sequence_;                           // of the next datagram sent
   bool found_work_ = false;                          // the last poll
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;
+  uint64_t next_conflict_ns_ = 0;
   uint64_t published_answers_ = 0;
   std::atomic<bool> stopping_{false};
 };

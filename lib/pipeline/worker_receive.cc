@@ -11,11 +11,39 @@ namespace itif::pipeline {
 using net::DropReason;
 using net::Outcome;
 
-void Worker::receive(rte_mbuf* mbuf) noexcept {
+// Handles a burst in stages, each for all of its frames: what a frame needs from memory is loaded
+// while the frames before it are handled.
+void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
+  constexpr size_t kCacheLineBytes = 64;
+  for (rte_mbuf* mbuf : mbufs) {
+    const auto* data = rte_pktmbuf_mtod(mbuf, const std::byte*);
+    rte_prefetch0(data);
+    rte_prefetch0(data + kCacheLineBytes);
+  }
+  for (size_t i = 0; i < mbufs.size(); ++i) parse(*mbufs[i], received_[i]);
+  for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
+}
+
+// Parses a frame and its datagram, and begins to load the state that the datagram concerns.
+void Worker::parse(rte_mbuf& mbuf, Received& received) noexcept {
+  received.malformed = wire::ParseError::kNone;
+  received.refusal =
+      net::parse_frame(mbuf, port_.info().partial_checksums, options_.local, received.frame);
+  if (received.refusal != DropReason::kNone || received.frame.kind != net::Frame::kUdp) return;
+  received.malformed = wire::parse(net::udp_payload(mbuf, received.frame), received.datagram);
+  if (received.malformed != wire::ParseError::kNone) return;
+  const wire::Header& header = received.datagram.header;
+  sessions_.prefetch(net::session_key(header.tenant_id, header.session, received.frame.peer));
+  const net::MessageKey key = net::message_key(header);
+  reassembler_.prefetch(key);
+  cache_.prefetch(key);
+}
+
+void Worker::handle(rte_mbuf* mbuf, const Received& received) noexcept {
   counters_.received.add();
   counters_.received_bytes.add(rte_pktmbuf_pkt_len(mbuf));
   addressee_ = nullptr;
-  const Outcome outcome = on_frame(mbuf);
+  const Outcome outcome = on_frame(mbuf, received);
   const auto count = [&outcome](auto& counters) {
     switch (outcome.kind) {
       case Outcome::kForwarded: counters.forwarded.add(); break;
@@ -32,30 +60,25 @@ void Worker::receive(rte_mbuf* mbuf) noexcept {
 }
 
 // Takes the mbuf: holds it, sends it, or puts it on the death row.
-Outcome Worker::on_frame(rte_mbuf* mbuf) noexcept {
-  net::Frame frame;
-  if (DropReason reason =
-          net::parse_frame(*mbuf, port_.info().partial_checksums, options_.local, frame);
-      reason != DropReason::kNone) {
+Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
+  const net::Frame& frame = received.frame;
+  if (received.refusal == DropReason::kNone && frame.kind != net::Frame::kUdp) {
+    const DropReason reason = net::answer_neighbour(*mbuf, frame, options_.local);
+    if (reason == DropReason::kNone) {
+      tx_.push(mbuf);
+      return Outcome::forwarded();
+    }
+    if (reason == DropReason::kAddressConflict) note_conflict(frame);
     death_row_.push(mbuf);
     return Outcome::dropped(reason);
   }
-  if (frame.kind != net::Frame::kUdp) {
-    if (DropReason reason = net::answer_neighbour(*mbuf, frame, options_.local);
-        reason != DropReason::kNone) {
-      death_row_.push(mbuf);
-      return Outcome::dropped(reason);
-    }
-    tx_.push(mbuf);
-    return Outcome::forwarded();
-  }
-
-  wire::Datagram datagram;
-  const wire::ParseError error = wire::parse(net::udp_payload(*mbuf, frame), datagram);
-  Outcome outcome = Outcome::dropped(net::drop_reason(error));
-  if (error == wire::ParseError::kNone) {
-    const Arrived arrived{mbuf, frame, datagram};
-    switch (datagram.header.type) {
+  Outcome outcome = Outcome::dropped(received.refusal);
+  if (received.refusal == DropReason::kAddressConflict) note_conflict(frame);
+  if (received.malformed != wire::ParseError::kNone) {
+    outcome = Outcome::dropped(net::drop_reason(received.malformed));
+  } else if (received.refusal == DropReason::kNone) {
+    const Arrived arrived{mbuf, frame, received.datagram};
+    switch (received.datagram.header.type) {
       case wire::Type::kRequest: outcome = on_request(arrived); break;
       case wire::Type::kResend: outcome = on_resend(arrived); break;
       case wire::Type::kAck: outcome = on_ack(arrived); break;
@@ -69,6 +92,8 @@ Outcome Worker::on_frame(rte_mbuf* mbuf) noexcept {
 }
 
 Outcome Worker::on_ping(const Arrived& arrived) noexcept {
+  if (!unproven_.allow(arrived.frame.peer, now_ns_))
+    return Outcome::dropped(DropReason::kReplyRate);
   send_datagram(wire::reply_header(arrived.datagram.header, wire::Type::kPong),
                 arrived.datagram.payload, {}, arrived.frame.peer);
   return Outcome::forwarded();
@@ -77,19 +102,31 @@ Outcome Worker::on_ping(const Arrived& arrived) noexcept {
 // Stateless: the token is a function of the address, so a hello costs no memory.
 Outcome Worker::on_hello(const Arrived& arrived) noexcept {
   const net::Endpoint& peer = arrived.frame.peer;
+  if (!unproven_.allow(peer, now_ns_)) return Outcome::dropped(DropReason::kReplyRate);
   wire::Header header = wire::reply_header(arrived.datagram.header, wire::Type::kToken);
-  header.aux = wire::address_token(shared_.token_secret, peer.peer_address_bytes(), peer.peer_port,
-                                   arrived.datagram.header.session, now_ns_ / kTokenPeriodNs);
+  header.token = new_token(arrived);
   header.budget_us = static_cast<uint32_t>((2 * kTokenPeriodNs - now_ns_ % kTokenPeriodNs) / 1000);
   send_datagram(header, {}, {}, peer);
   return Outcome::forwarded();
 }
 
-bool Worker::token_is_valid(const Arrived& arrived) const noexcept {
+uint64_t Worker::new_token(const Arrived& arrived) const noexcept {
   const net::Endpoint& peer = arrived.frame.peer;
+  return wire::address_token(shared_.token_secret, peer.peer_address_bytes(), peer.peer_port,
+                             arrived.datagram.header.session, now_ns_ / kTokenPeriodNs);
+}
+
+uint64_t Worker::token_end_ns(const Arrived& arrived) const noexcept {
   const wire::Header& header = arrived.datagram.header;
-  return wire::address_token_valid(shared_.token_secret, peer.peer_address_bytes(), peer.peer_port,
-                                   header.session, now_ns_ / kTokenPeriodNs, header.aux);
+  const uint64_t period = now_ns_ / kTokenPeriodNs;
+  if (header.token == 0) return 0;
+  if (header.token == new_token(arrived)) return (period + 2) * kTokenPeriodNs;
+  const net::Endpoint& peer = arrived.frame.peer;
+  const bool is_previous =
+      period > 0 &&
+      header.token == wire::address_token(shared_.token_secret, peer.peer_address_bytes(),
+                                          peer.peer_port, header.session, period - 1);
+  return is_previous ? (period + 1) * kTokenPeriodNs : 0;
 }
 
 Outcome Worker::on_ack(const Arrived& arrived) noexcept {
@@ -107,19 +144,17 @@ Outcome Worker::on_resend(const Arrived& arrived) noexcept {
     return Outcome::dropped(DropReason::kWireUnexpectedType);
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  // One resend can request megabytes, so it needs the same proof of address as a request.
-  if (options_.require_token && !token_is_valid(arrived))
-    return Outcome::dropped(DropReason::kTokenRequired);
   net::CachedResponse* entry = cache_.find(net::message_key(header), now_ns_);
-  if (entry == nullptr || entry->header.total_bytes != header.total_bytes)
+  if (entry == nullptr || entry->header.total_bytes != header.total_bytes ||
+      entry->header.fragment_bytes != header.fragment_bytes)
     return Outcome::dropped(DropReason::kNothingToResend);
   std::array<wire::Range, wire::kMaxRanges> ranges;
   const size_t count = wire::parse_ranges(arrived.datagram.payload, header.total_bytes, ranges);
   if (count == 0) return Outcome::dropped(DropReason::kWireBadGeometry);
-  if (!transmit_cached(*entry, arrived, verified,
-                       net::Cursor::resend(entry->header, std::span(ranges).first(count))))
-    return Outcome::dropped(DropReason::kTransmitQueueFull);
-  return Outcome::forwarded();
+  const DropReason refusal =
+      transmit_cached(*entry, arrived, verified,
+                      net::Cursor::resend(entry->header, std::span(ranges).first(count)));
+  return refusal == DropReason::kNone ? Outcome::forwarded() : Outcome::dropped(refusal);
 }
 
 }  // namespace itif::pipeline

@@ -10,6 +10,8 @@ using wire::StatusCode;
 
 namespace {
 
+constexpr char kOverQuotaDetail[] = "over the tenant's request rate";
+
 const wire::Key* key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noexcept {
   if (tenant.key.epoch == epoch) return &tenant.key.bytes;
   if (tenant.has_previous_key && tenant.previous_key.epoch == epoch)
@@ -19,8 +21,9 @@ const wire::Key* key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noex
 
 }  // namespace
 
-// Checks tenant, strength of authentication, epoch and tag, in this order, and returns the first
-// failure.
+// Checks in this order, and returns the first failure: tenant, strength of authentication, epoch, a
+// sequence number that was accepted before, tag, address token, room for a session. The session
+// changes only after all checks. Decrypts a sealed datagram.
 Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
   const wire::Header& header = arrived.datagram.header;
   Verified verified;
@@ -30,44 +33,75 @@ Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
     return verified;
   }
   addressee_ = verified.tenant;
-  if (static_cast<uint8_t>(header.auth) < verified.tenant->auth) {
-    verified.refusal = DropReason::kBadAuth;
+  const net::SessionKey key =
+      net::session_key(header.tenant_id, header.session, arrived.frame.peer);
+  net::Session* session = sessions_.find(key);
+  if (session != nullptr && !session->window.is_fresh(header.sequence)) {
+    verified.refusal = DropReason::kReplayed;
     return verified;
   }
-  verified.key = &verified.tenant->key.bytes;
-  if (header.auth == wire::Auth::kNone) return verified;
-  verified.key = key_of_epoch(*verified.tenant, header.key_epoch);
-  if (verified.key == nullptr) {
-    verified.refusal = DropReason::kBadEpoch;
-  } else if (!wire::verify_tag(*verified.key, arrived.datagram)) {
-    verified.refusal = DropReason::kBadTag;
-  }
+  verified.refusal = check_key(arrived, verified);
+  if (verified.refusal == DropReason::kNone)
+    verified.refusal = check_address(arrived, *verified.tenant, session, key);
   return verified;
+}
+
+DropReason Worker::check_key(const Arrived& arrived, Verified& verified) noexcept {
+  const wire::Header& header = arrived.datagram.header;
+  if (static_cast<uint8_t>(header.auth) < verified.tenant->auth) return DropReason::kBadAuth;
+  verified.key = &verified.tenant->key.bytes;
+  if (header.auth == wire::Auth::kNone) return DropReason::kNone;
+  verified.key = key_of_epoch(*verified.tenant, header.key_epoch);
+  if (verified.key == nullptr) return DropReason::kBadEpoch;
+  return wire::open(*verified.key, arrived.datagram) ? DropReason::kNone : DropReason::kBadTag;
+}
+
+// Checks that the sender receives at its address, and counts its sequence number as seen. A session
+// remembers its token, so that only the first datagram with a token computes a hash.
+DropReason Worker::check_address(const Arrived& arrived, const tenant::Tenant& tenant,
+                                 net::Session* session, const net::SessionKey& key) noexcept {
+  const wire::Header& header = arrived.datagram.header;
+  const bool is_known =
+      session != nullptr && session->token == header.token && now_ns_ < session->token_until_ns;
+  const uint64_t token_until_ns = is_known ? session->token_until_ns : token_end_ns(arrived);
+  if (token_until_ns == 0) return DropReason::kTokenRequired;
+  if (session == nullptr) {
+    session = sessions_.create(key, tenant.index, header.sequence, now_ns_);
+    if (session == nullptr) return DropReason::kSessionsFull;
+  } else {
+    session->window.add(header.sequence);
+    session->last_ns = now_ns_;
+  }
+  if (token_until_ns > session->token_until_ns) {
+    session->token = header.token;
+    session->token_until_ns = token_until_ns;
+  }
+  return DropReason::kNone;
 }
 
 Outcome Worker::on_request(const Arrived& arrived) noexcept {
   const Verified verified = verify(arrived);
   switch (verified.refusal) {
     case DropReason::kNone: break;
-    case DropReason::kUnknownTenant:
-      return refuse(arrived, verified, verified.refusal, StatusCode::kUnknownTenant,
-                    "no such tenant");
+    case DropReason::kReplayed: return Outcome::dropped(verified.refusal);
+    case DropReason::kTokenRequired:
+      return refuse(arrived, verified, verified.refusal, StatusCode::kTokenRequired,
+                    "send the request again with this token");
+    case DropReason::kSessionsFull:
+      return refuse(arrived, verified, verified.refusal, StatusCode::kOverloaded,
+                    "too many clients have sessions", 1'000'000);
     default:
-      // An answer would help an attacker who guesses keys. The drop counter, or answer_bad_tags,
-      // helps to find a misconfigured client.
+      // An answer would help an attacker who guesses tenants and keys. The drop counter, or
+      // answer_bad_tags, helps to find a misconfigured client.
       if (!options_.answer_bad_tags) return Outcome::dropped(verified.refusal);
-      return refuse(
-          arrived, verified, verified.refusal,
-          verified.refusal == DropReason::kBadEpoch ? StatusCode::kBadEpoch : StatusCode::kBadTag,
-          "not authenticated as the tenant requires");
+      return refuse(arrived, verified, verified.refusal,
+                    verified.refusal == DropReason::kUnknownTenant ? StatusCode::kUnknownTenant
+                    : verified.refusal == DropReason::kBadEpoch    ? StatusCode::kBadEpoch
+                                                                   : StatusCode::kBadTag,
+                    "not authenticated as the tenant requires");
   }
 
   const wire::Header& header = arrived.datagram.header;
-  // Every datagram needs a token, not only a request's first: a repeat triggers the whole response,
-  // and a further piece sets the response's destination.
-  if (options_.require_token && !token_is_valid(arrived))
-    return refuse(arrived, verified, DropReason::kTokenRequired, StatusCode::kTokenRequired,
-                  "send a hello first");
   const net::MessageKey key = net::message_key(header);
   if (net::Context* context = reassembler_.find(key)) {
     if (context->state == net::ContextState::kExecuting && header.offset == 0)
@@ -75,11 +109,11 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
     return add_piece(*context, arrived);
   }
   if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
-    // Only the first piece triggers the answer; otherwise n pieces would send it n times. A pinned
-    // answer is already being sent.
-    if (header.offset == 0 && entry->pins == 0) {
-      if (!transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header)))
-        return Outcome::dropped(DropReason::kTransmitQueueFull);
+    // Only the first piece triggers the answer; otherwise n pieces would send it n times.
+    if (header.offset == 0) {
+      const DropReason refusal =
+          transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header));
+      if (refusal != DropReason::kNone) return Outcome::dropped(refusal);
       counters_.cache_hits.add();
     }
     return Outcome::dropped(DropReason::kAnsweredFromCache);
@@ -118,9 +152,9 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
     return refuse_for_model(model, arrived, verified, DropReason::kTooLong, StatusCode::kTooLong,
                             "longer than the tenant's model accepts");
   uint32_t retry_after_us = 0;
-  if (!shared_.quota.admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us))
+  if (!shared_.quota.would_admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us))
     return refuse(arrived, verified, DropReason::kOverQuota, StatusCode::kOverQuota,
-                  "over the tenant's request rate", retry_after_us);
+                  kOverQuotaDetail, retry_after_us);
 
   const net::Arrival arrival{&header, arrived.datagram.payload, arrived.mbuf, &arrived.frame.peer,
                              now_ns_};
@@ -164,9 +198,13 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   return added.outcome;
 }
 
-// Hands a complete request to lend(), or refuses it immediately if its group cannot answer it.
+// Hands a complete request to lend(), or refuses it immediately if the tenant's quota is used up or
+// its group cannot answer it. Only a complete request uses quota.
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
+  if (!shared_.quota.admit(request.tenant_index, request.settings.quota_rps, now_ns_,
+                           request.retry_after_us))
+    return give_up(context, DropReason::kOverQuota, StatusCode::kOverQuota, kOverQuotaDetail);
   GroupInbox* inbox = shared_.groups.find(request.group);
   if (inbox == nullptr) {
     request.status = StatusCode::kInternal;

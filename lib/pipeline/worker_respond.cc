@@ -33,8 +33,10 @@ bool is_deadline(StatusCode status) noexcept {
 
 }  // namespace
 
-void Worker::send_datagram(const wire::Header& header, std::span<const std::byte> payload,
+void Worker::send_datagram(wire::Header header, std::span<const std::byte> payload,
                            const wire::Key& key, const net::Endpoint& peer) noexcept {
+  if (header.type != wire::Type::kPong && header.type != wire::Type::kToken)
+    header.sequence = next_sequence_++;
   rte_mbuf* mbuf =
       net::build_datagram(header, payload, key, peer, options_.pool, port_.info().tx_offloads);
   if (mbuf == nullptr) {
@@ -56,27 +58,28 @@ wire::Header Worker::answer_header(const net::Context& context, wire::Type type)
 }
 
 // Drops a datagram under `reason`, and answers it with a status if it may be a request's first
-// piece. The answer to an unverified sender is never longer than its datagram.
+// piece. The answer to an unproven address is never longer than its datagram.
 Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropReason reason,
                        StatusCode status, const char* detail, uint32_t retry_after_us) noexcept {
   const wire::Header& asked = arrived.datagram.header;
   if (asked.offset != 0) return Outcome::dropped(reason);
+  const bool is_proven = verified.refusal == DropReason::kNone;
+  if (!is_proven && !unproven_.allow(arrived.frame.peer, now_ns_))
+    return Outcome::dropped(DropReason::kReplyRate);
   wire::Header header = wire::reply_header(asked, wire::Type::kStatus);
   header.status = status;
   header.aux = retry_after_us;
-  size_t room = wire::kMaxDetailBytes;
+  if (status == StatusCode::kTokenRequired) header.token = new_token(arrived);
+  const size_t room = is_proven ? wire::kMaxDetailBytes : arrived.datagram.payload.size();
   static constexpr wire::Key kNoKey{};
   const wire::Key* key = &kNoKey;
-  if (verified.refusal == DropReason::kNone && verified.key != nullptr) {
+  if (verified.is_authentic()) {
     key = verified.key;
     tenants_[verified.tenant->index].statuses[static_cast<size_t>(status)].add();
   } else {
     header.auth = wire::Auth::kNone;  // there is no shared key to authenticate with
     header.key_epoch = 0;
-    room = arrived.datagram.payload.size();
   }
-  if (options_.require_token && status == StatusCode::kTokenRequired)
-    room = arrived.datagram.payload.size();
   counters_.statuses.add();
   send_datagram(header, wire::detail_payload(detail, room), *key, arrived.frame.peer);
   return Outcome::dropped(reason);
@@ -107,7 +110,9 @@ void Worker::answer_repeat(net::Context& context, const net::Endpoint& peer) noe
   if (request::has_expired(context.request)) {
     wire::Header header = answer_header(context, wire::Type::kStatus);
     header.status = context.request.status;
-    return send_datagram(header, {}, context.key_bytes, peer);
+    return send_datagram(header,
+                         wire::detail_payload(context.request.detail, wire::kMaxDetailBytes),
+                         context.key_bytes, peer);
   }
   const GroupInbox* inbox = shared_.groups.find(context.request.group);
   wire::Header busy = answer_header(context, wire::Type::kBusy);
@@ -175,9 +180,10 @@ bool Worker::respond(net::Context& context) noexcept {
       net::fragment_bytes_for(options_.path_mtu, context.peer.ip_version, context.auth),
       context.fragment_bytes));
   header.aux = request.result_rows;
+  header.token = next_sequence_;  // unique: the response's datagrams use the numbers from here
   if ((request.flags & wire::kFlagModelVersion) != 0)
     wire::set_model_version(header, context.model_version);
-  header.budget_us = static_cast<uint32_t>((now_ns_ - request.arrival_ns) / 1000);
+  header.budget_us = static_cast<uint32_t>((answer_ns_ - request.arrival_ns) / 1000);
   net::CachedResponse* entry = cache_.put({.key = context.key,
                                            .header = header,
                                            .result = request.result,
@@ -220,13 +226,13 @@ void Worker::respond_status(net::Context& context) noexcept {
   send_datagram(header, wire::detail_payload(request.detail, wire::kMaxDetailBytes),
                 context.key_bytes, context.peer);
   if (!is_final(request.status) || (request.flags & wire::kFlagNoCache) != 0) return;
-  header.aux = 0;
   if (net::CachedResponse* entry = cache_.put({.key = context.key,
                                                .header = header,
                                                .result = {},
                                                .tenant_index = request.tenant_index,
                                                .keep = true,
-                                               .now_ns = now_ns_}))
+                                               .now_ns = now_ns_,
+                                               .detail = request.detail}))
     cache_.unpin(*entry);
 }
 
@@ -234,7 +240,7 @@ void Worker::account_end(net::Context& context) noexcept {
   request::Request& request = context.request;
   telemetry::VersionCounts* version = context.version_counts;  // the lease keeps it alive
   if (version != nullptr && request.status == StatusCode::kOk)
-    version->add_answer(options_.id, now_ns_ - request.arrival_ns);
+    version->add_answer(options_.id, answer_ns_ - request.arrival_ns);
   else if (version != nullptr)
     version->add_error(options_.id);
   request.in_flight->fetch_sub(1, std::memory_order_release);
@@ -250,10 +256,10 @@ void Worker::account_end(net::Context& context) noexcept {
   }
   telemetry::TenantCounters& tenant = tenants_[request.tenant_index];
   tenant.tokens.add(request.num_tokens);
-  if (request.settings.slo_ns != 0 && now_ns_ - request.arrival_ns > request.settings.slo_ns)
+  if (request.settings.slo_ns != 0 && answer_ns_ - request.arrival_ns > request.settings.slo_ns)
     tenant.slo_missed.add();
-  tenant.latency_ns.add(now_ns_ - request.arrival_ns);
-  latencies_.record(request.tenant_index, now_ns_ - request.arrival_ns);
+  tenant.latency_ns.add(answer_ns_ - request.arrival_ns);
+  latencies_.record(request.tenant_index, answer_ns_ - request.arrival_ns);
 }
 
 // Records the requests whose responses have been handed to the port in this poll.
@@ -286,21 +292,26 @@ void Worker::ask_for_missing(net::Context& context) noexcept {
   send_datagram(header, std::span(payload).first(bytes), context.key_bytes, context.peer);
 }
 
-bool Worker::transmit_cached(net::CachedResponse& entry, const Arrived& arrived,
-                             const Verified& verified, const net::Cursor& cursor) noexcept {
+DropReason Worker::transmit_cached(net::CachedResponse& entry, const Arrived& arrived,
+                                   const Verified& verified, const net::Cursor& cursor) noexcept {
+  if (entry.pins > 0) return DropReason::kAlreadySending;
+  if (!entry.may_send(cursor.bytes())) return DropReason::kAnswerBudget;
   wire::Header header = entry.header;
   header.auth = arrived.datagram.header.auth;
   header.key_epoch = arrived.datagram.header.key_epoch;
   if (header.type == wire::Type::kStatus) {
-    send_datagram(header, {}, *verified.key, arrived.frame.peer);
-    return true;
+    send_datagram(header, wire::detail_payload(entry.detail, wire::kMaxDetailBytes), *verified.key,
+                  arrived.frame.peer);
+    return DropReason::kNone;
   }
   cache_.pin(entry);
   return transmit_.push({.entry = &entry,
                          .header = header,
                          .peer = arrived.frame.peer,
                          .key = *verified.key,
-                         .cursor = cursor});
+                         .cursor = cursor})
+             ? DropReason::kNone
+             : DropReason::kTransmitQueueFull;
 }
 
 }  // namespace itif::pipeline

@@ -19,6 +19,9 @@ class Quota {
   // until a retry conforms. Any thread; wait-free except under contention on one tenant.
   bool admit(uint32_t tenant_index, uint32_t quota_rps, uint64_t now_ns,
              uint32_t& retry_after_us) noexcept;
+  // As admit(), without counting the request: for one that is not complete yet.
+  bool would_admit(uint32_t tenant_index, uint32_t quota_rps, uint64_t now_ns,
+                   uint32_t& retry_after_us) const noexcept;
   // Forgets the tenant's history. Called by control when it gives an index to another tenant.
   void reset(uint32_t tenant_index) noexcept;
 

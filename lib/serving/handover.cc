@@ -25,7 +25,6 @@ constexpr uint64_t kSwitchNs = 20'000'000'000;  // to open the ports, and to ser
 
 Inheritance ProcessHandover::inheritance() const {
   Inheritance inheritance;
-  inheritance.token_secret = parts_.plane.shared().token_secret;
   inheritance.file_prefix = net::file_prefix(options_.eal_args);
   inheritance.has_hugepages = options_.has_hugepages;
   inheritance.device = options_.device;

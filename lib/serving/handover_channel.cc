@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr size_t kMaxPacketBytes = 1 << 15;  // far below a socket buffer, which bounds packets
 constexpr char kPart = '+', kLastPart = '.';
 constexpr int kFullPollMs = 20;
@@ -61,13 +61,9 @@ InheritedPort port_from(const json& message) {
 }  // namespace
 
 json to_json(const Inheritance& inheritance) {
-  json secret = json::array();
-  for (const std::byte byte : inheritance.token_secret)
-    secret.push_back(static_cast<unsigned>(byte));
   json ports = json::array();
   for (const InheritedPort& port : inheritance.ports) ports.push_back(to_json(port));
   return {{"version", kVersion},
-          {"token_secret", std::move(secret)},
           {"file_prefix", inheritance.file_prefix},
           {"has_hugepages", inheritance.has_hugepages},
           {"failed_tenants", inheritance.failed_tenants},
@@ -83,11 +79,6 @@ Result<Inheritance> inheritance_from(const json& message) try {
                     "it and start this one",
                     message.at("version").get<int>(), kVersion));
   Inheritance inheritance;
-  const json& secret = message.at("token_secret");
-  if (secret.size() != inheritance.token_secret.size())
-    return fail(Code::kInvalidArgument, "the handover's token_secret has the wrong length");
-  for (size_t i = 0; i < secret.size(); ++i)
-    inheritance.token_secret[i] = static_cast<std::byte>(secret[i].get<uint8_t>());
   message.at("file_prefix").get_to(inheritance.file_prefix);
   message.at("has_hugepages").get_to(inheritance.has_hugepages);
   message.at("failed_tenants").get_to(inheritance.failed_tenants);

@@ -25,10 +25,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/wipe.h"
 #include "control/file.h"
 #include "net/port.h"
-#include "wire/datagram.h"
 
 namespace itif::serving {
 
@@ -41,15 +39,7 @@ struct InheritedPort {
 };
 
 struct Inheritance {
-  Inheritance() = default;
-  Inheritance(const Inheritance&) = default;
-  Inheritance(Inheritance&&) = default;
-  Inheritance& operator=(const Inheritance&) = default;
-  Inheritance& operator=(Inheritance&&) = default;
-  ~Inheritance() { wipe(token_secret); }
-
-  wire::Key token_secret{};  // clients hold tokens that it made
-  std::string file_prefix;   // EAL's, of the old process
+  std::string file_prefix;  // EAL's, of the old process
   bool has_hugepages = false;
   std::vector<uint32_t> failed_tenants;  // whose models the old process could not load either
   std::vector<InheritedPort> ports;

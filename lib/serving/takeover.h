@@ -35,7 +35,6 @@ class Takeover {
   // channel, the ports of the configurations differ), kUnsupported (another version).
   static Result<Takeover> begin(int fd, const config::Config& config);
 
-  const wire::Key& token_secret() const { return inheritance_.token_secret; }
   std::vector<net::PortInfo> port_infos() const;
   // Returns the arguments that start EAL beside the old process: no devices, another file prefix.
   // Errors: kResourceExhausted (hugepages for two processes).

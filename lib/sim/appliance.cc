@@ -121,6 +121,7 @@ Status Appliance::make_worker(uint64_t seed) {
   options.reassembly.piece_slots =
       std::min(options.reassembly.piece_slots, 16 * plane.max_contexts);
   options.cache.max_entries = std::min(options.cache.max_entries, 4 * plane.max_contexts);
+  options.sessions.max_sessions = std::min(options.sessions.max_sessions, plane.max_contexts);
   options.path_mtu = kPathMtu;
   options.seed = random.next();
   ITIF_ASSIGN(worker_, pipeline::Worker::create(nic_.port(), *shared_, options));

@@ -69,7 +69,6 @@ Scenario scenario_of(uint64_t seed) {
   s.data_plane.max_contexts = 256;
   s.data_plane.tenant_max_contexts = 100;
   s.data_plane.reassembly_timeout_ns = 50 * kMs;
-  s.data_plane.require_token = random.below(2) == 0;
   // Slow batches, so that requests wait when their tenant or the device goes.
   s.device.batch_overhead_ns = random.below(8) * kMs;
   s.arrivals.rate = 300 + static_cast<double>(random.below(1500));

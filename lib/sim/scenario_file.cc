@@ -86,7 +86,7 @@ void read_data_plane(Reader& r, config::DataPlane& d) {
   r.integer("tenant_max_contexts", d.tenant_max_contexts, 1, 1u << 20);
   r.duration("reassembly_timeout", d.reassembly_timeout_ns, 1'000'000, 60 * kSecond);
   r.duration("cache_ttl", d.cache_ttl_ns, 1'000'000, 600 * kSecond);
-  r.boolean("require_token", d.require_token);
+  r.integer("max_sessions", d.max_sessions, 16, 1u << 22);
 }
 
 void read_arrivals(Reader& r, Arrivals& a) {

@@ -18,7 +18,7 @@ struct Settings {
   uint64_t slo_ns = 0;     // latency objective, never a reason to refuse; 0: none
   uint32_t weight = 1;     // share among the tenants of the group
   uint32_t quota_rps = 0;  // accepted requests per second; 0: unlimited
-  uint8_t auth = static_cast<uint8_t>(wire::Auth::kHeader);  // wire::Auth
+  uint8_t auth = static_cast<uint8_t>(wire::Auth::kFull);  // wire::Auth
 };
 
 struct SettingField {
@@ -48,9 +48,9 @@ SettingField setting_field(const char* name, uint64_t min, uint64_t max,
           .choices = choices};
 }
 
-inline const std::array kAuthNames = {wire::auth_name(wire::Auth::kNone),
-                                      wire::auth_name(wire::Auth::kHeader),
-                                      wire::auth_name(wire::Auth::kFull)};
+inline const std::array kAuthNames = {
+    wire::auth_name(wire::Auth::kNone), wire::auth_name(wire::Auth::kHeader),
+    wire::auth_name(wire::Auth::kFull), wire::auth_name(wire::Auth::kSealed)};
 
 inline constexpr uint64_t kMaxSloNs = 3600'000'000'000;  // an hour: more is in the wrong unit
 inline constexpr uint32_t kMaxWeight = 1000;

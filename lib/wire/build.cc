@@ -29,13 +29,14 @@ bool seal(Header header, const Key& key, std::span<std::byte> datagram) noexcept
   const size_t head_bytes = header_size(header.auth);
   if (datagram.size() < head_bytes || datagram.size() - head_bytes > kMaxFragmentBytes)
     return false;
-  const std::span<const std::byte> payload = datagram.subspan(head_bytes);
+  const std::span<std::byte> payload = datagram.subspan(head_bytes);
   header.header_bytes = static_cast<uint8_t>(head_bytes);
   header.payload_bytes = static_cast<uint16_t>(payload.size());
   if (is_single(header.type)) header.total_bytes = header.payload_bytes;
   std::memcpy(datagram.data(), &header, kHeaderBytes);
   if (header.auth != Auth::kNone) {
-    const auto tag = compute_tag(key, header, payload);
+    const auto tag = header.auth == Auth::kSealed ? encrypt(key, header, payload)
+                                                  : compute_tag(key, header, payload);
     std::memcpy(datagram.data() + kHeaderBytes, tag.data(), kTagBytes);
   }
   return true;

@@ -40,14 +40,26 @@ ParseError parse(std::span<const std::byte> udp_payload, Datagram& out) noexcept
 
 using Key = std::array<std::byte, 16>;
 
-// Computes SipHash-2-4 with a 128-bit output over the 50 header bytes and, for Auth::kFull, the
-// payload. REQUIRES: header_bytes and payload_bytes of `header` have their final values.
-// Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; libsodium's siphashx24.
+// Computes the tag of an unsealed datagram: SipHash-2-4 with a 128-bit output over the header and,
+// if tag_covers_payload(), the payload. REQUIRES: header_bytes and payload_bytes of `header` have
+// their final values. Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012;
+// libsodium's siphashx24.
 std::array<std::byte, kTagBytes> compute_tag(const Key& key, const Header& header,
                                              std::span<const std::byte> payload) noexcept;
 
-// Compares the tag in constant time. Returns false if header.auth is kNone.
+// Returns true if the tag depends on the payload: always, but for the pieces of messages under
+// Auth::kHeader. Ranges of resends and texts of statuses are thus always covered.
+constexpr bool tag_covers_payload(Auth auth, Type type) noexcept {
+  return auth != Auth::kHeader || (type != Type::kRequest && type != Type::kResponse);
+}
+
+// Compares the tag in constant time. Returns false if header.auth is kNone or kSealed.
 bool verify_tag(const Key& key, const Datagram& datagram) noexcept;
+
+// Verifies a datagram, and decrypts the payload of a sealed one in place. Returns false if the tag is
+// wrong or header.auth is kNone; the payload of a sealed datagram is then zeroed, so that nobody
+// uses it, and any other unchanged. REQUIRES: for Auth::kSealed the datagram's memory is writable.
+bool open(const Key& key, const Datagram& datagram) noexcept;
 
 // Returns the header of a reply of `type` to the datagram with header `to`. Copies tenant, session
 // and request; also authentication and key epoch, except for pong and token. The caller fills in
@@ -62,21 +74,27 @@ size_t build(Header header, std::span<const std::byte> payload, const Key& key,
 
 // Like build(), for a payload that is already in place after the header (in a packet buffer).
 // Writes header and tag to the first header_size(header.auth) bytes of `datagram`; the rest is the
-// payload. Returns false if `datagram` is too small or the payload exceeds kMaxFragmentBytes.
+// payload, which Auth::kSealed encrypts in place. Returns false if `datagram` is too small or the payload exceeds kMaxFragmentBytes.
 bool seal(Header header, const Key& key, std::span<std::byte> datagram) noexcept;
 
-// Bytes before the payload: 50 or 66.
+// Encrypts a payload in place and returns its tag. The nonce consists of fields of the header, so
+// that `header` must not be sealed twice with different payloads; see Header::sequence. REQUIRES:
+// as compute_tag(). Source: XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03), by libsodium.
+std::array<std::byte, kTagBytes> encrypt(const Key& key, const Header& header,
+                                         std::span<std::byte> payload) noexcept;
+
+// Bytes before the payload: 66 or 82.
 constexpr size_t header_size(Auth auth) noexcept {
   return kHeaderBytes + (auth == Auth::kNone ? 0 : kTagBytes);
 }
 
-// Returns the address token of `period`: a 32-bit cookie, never 0, of (address, port, session)
+// Returns the address token of `period`: a 64-bit cookie, never 0, of (address, port, session)
 // under the server's secret. `address` is 4 or 16 bytes in network order; `port` is in host order.
-uint32_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
+uint64_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
                        uint32_t session, uint64_t period) noexcept;
 
 // Returns true if `token` is the token of `period` or of the period before.
 bool address_token_valid(const Key& secret, std::span<const std::byte> address, uint16_t port,
-                         uint32_t session, uint64_t period, uint32_t token) noexcept;
+                         uint32_t session, uint64_t period, uint64_t token) noexcept;
 
 }  // namespace itif::wire

@@ -1,12 +1,12 @@
-// The datagram header of wire format version 1. docs/protocol.md describes the format in full.
+// The datagram header of wire format version 2. docs/protocol.md describes the format in full.
 //
 //   datagram = header [tag] payload            inside one UDP datagram; little-endian throughout
-//   header   = 50 bytes, see struct Header
+//   header   = 66 bytes, see struct Header
 //   tag      = 16 bytes, present if auth ≠ 0
-//   payload  = payload_bytes bytes
+//   payload  = payload_bytes bytes, encrypted if auth = sealed
 //
 // Alignment: a datagram starts at byte 42 (IPv4) or 62 (IPv6) of its Ethernet frame, plus 4 bytes
-// per VLAN tag. As 50 ≡ 2 (mod 4), the payload is 4-byte aligned in the frame.
+// per VLAN tag. As 66 ≡ 2 (mod 4), the payload is 4-byte aligned in the frame.
 //
 // Geometry: a message (request or response) of total_bytes is cut into pieces of fragment_bytes;
 // only the last piece may be shorter. Every piece carries total_bytes, fragment_bytes and its
@@ -25,15 +25,15 @@
 namespace itif::wire {
 
 constexpr uint16_t kMagic = 0x4649;  // "IF" on the wire
-constexpr uint8_t kVersion = 1;
-constexpr uint32_t kHeaderBytes = 50;
+constexpr uint8_t kVersion = 2;
+constexpr uint32_t kHeaderBytes = 66;
 constexpr uint32_t kTagBytes = 16;
 constexpr uint16_t kDefaultPort = 9009;
 // Payload of a piece: a multiple of 4, small enough that no frame needs IP fragmentation.
 constexpr uint32_t kMinFragmentBytes = 64;
 constexpr uint32_t kMaxFragmentBytes = 8896;  // 9,018-byte jumbo frame, IPv6, two VLAN tags, tag
-// 1,500-byte MTU − IPv6 40 − UDP 8 − header 50 − tag 16, rounded down to a multiple of 4.
-constexpr uint32_t kDefaultFragmentBytes = 1384;
+// 1,500-byte MTU − IPv6 40 − UDP 8 − header 66 − tag 16, rounded down to a multiple of 4.
+constexpr uint32_t kDefaultFragmentBytes = 1368;
 constexpr uint32_t kMaxTotalBytes = 16u << 20;
 constexpr uint32_t kMaxDetailBytes = 512;  // a status's text
 constexpr size_t kMaxRanges = 64;          // in a resend
@@ -51,7 +51,13 @@ enum class Type : uint8_t {
   kPong = 10,     // server → client: echo of a ping
 };
 
-enum class Auth : uint8_t { kNone = 0, kHeader = 1, kFull = 2 };
+// The protection of a datagram. Each includes the one before.
+enum class Auth : uint8_t {
+  kNone = 0,
+  kHeader = 1,  // a tag over the header; also over the payload if that is no piece of a message
+  kFull = 2,    // a tag over header and payload
+  kSealed = 3,  // the payload is encrypted, header and payload are authenticated
+};
 
 enum class PayloadKind : uint8_t {
   kNone = 0,
@@ -110,7 +116,7 @@ enum class StatusCode : uint16_t {
   kDeviceFailed = 12,
   kInternal = 13,
   kBadTag = 14,         // sent only if configured; by default a bad tag is dropped silently
-  kTokenRequired = 15,  // send a hello first
+  kTokenRequired = 15,  // send the request again with the status's token
   kBadEpoch = 16,       // key_epoch is neither the current nor the previous epoch of the key
 };
 constexpr uint16_t kNumStatusCodes = 17;
@@ -121,7 +127,7 @@ struct [[gnu::packed]] Header {
   uint16_t magic = kMagic;              // 0
   uint8_t version = kVersion;           // 2
   Type type = Type::kRequest;           // 3
-  uint8_t header_bytes = kHeaderBytes;  // 4   offset of the payload: 50, or 66 with a tag
+  uint8_t header_bytes = kHeaderBytes;  // 4   offset of the payload: 66, or 82 with a tag
   Auth auth = Auth::kNone;              // 5
   uint32_t tenant_id = 0;               // 6
   uint32_t session = 0;                 // 10  random number chosen by the client
@@ -139,13 +145,20 @@ struct [[gnu::packed]] Header {
   // status: the code; response with kFlagModelVersion: see model_version().
   StatusCode status = StatusCode::kOk;  // 42
   uint16_t fragment_bytes = 0;          // 44
-  // request, client's resend: address token; response: rows (first dimension) of the result;
-  // status: retry-after in µs; busy: requests waiting; token: the token.
+  // response: rows (first dimension) of the result; status: retry-after in µs; busy: requests
+  // waiting.
   uint32_t aux = 0;  // 46
+  // Differs between any two datagrams of one sender and session. The server accepts each number of a
+  // client's session once. Part of the nonce of a sealed datagram.
+  uint64_t sequence = 0;  // 50
+  // request, client's resend, ack: the address token that the server gave to this client; token,
+  // status token_required: a new token; response: differs between two runs of a request.
+  uint64_t token = 0;  // 58
 };
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(offsetof(Header, tenant_id) == 6 && offsetof(Header, request_id) == 14);
 static_assert(offsetof(Header, payload_bytes) == 34 && offsetof(Header, aux) == 46);
+static_assert(offsetof(Header, sequence) == 50 && offsetof(Header, token) == 58);
 
 // Marks a response as answered by a version of the tenant's model.
 inline void set_model_version(Header& response, uint32_t version) noexcept {

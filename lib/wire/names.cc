@@ -25,6 +25,7 @@ const char* auth_name(Auth auth) {
     case Auth::kNone: return "none";
     case Auth::kHeader: return "header";
     case Auth::kFull: return "full";
+    case Auth::kSealed: return "sealed";
   }
   return "?";
 }

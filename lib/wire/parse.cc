@@ -15,7 +15,7 @@ enum class Shape : uint8_t {
   kSingle,  // one datagram: total_bytes = payload_bytes ≤ max_payload_bytes
 };
 
-constexpr size_t kHeaderWords = 7;
+constexpr size_t kHeaderWords = 9;
 using HeaderWords = std::array<uint64_t, kHeaderWords>;  // the header, padded with 6 zero bytes
 
 struct TypeRule {
@@ -43,6 +43,8 @@ enum Field : unsigned {
   kStatus = 1u << 8,
   kFragment = 1u << 9,
   kAux = 1u << 10,
+  kSequence = 1u << 11,
+  kAddressToken = 1u << 12,
 };
 
 constexpr TypeRule rule(Shape shape, unsigned used, unsigned flags, uint16_t max_payload_bytes) {
@@ -62,6 +64,8 @@ constexpr TypeRule rule(Shape shape, unsigned used, unsigned flags, uint16_t max
   unused(kStatus, offsetof(Header, status), 2);
   unused(kFragment, offsetof(Header, fragment_bytes), 2);
   unused(kAux, offsetof(Header, aux), 4);
+  unused(kSequence, offsetof(Header, sequence), 8);
+  unused(kAddressToken, offsetof(Header, token), 8);
   static_assert(offsetof(Header, flags) / 8 == (offsetof(Header, flags) + 1) / 8);
   zero[offsetof(Header, flags) / 8] |= static_cast<uint64_t>(0xffff & ~flags)
                                        << (offsetof(Header, flags) % 8 * 8);
@@ -72,26 +76,31 @@ constexpr size_t kNumRules = 16;
 constexpr std::array<TypeRule, kNumRules> kRules = [] {
   std::array<TypeRule, kNumRules> rules{};
   const auto set = [&](Type type, TypeRule r) { rules[static_cast<size_t>(type)] = r; };
-  constexpr unsigned kMessage = kAuth | kTotal | kPayload | kEpoch | kFragment | kAux;
+  constexpr unsigned kProtected = kAuth | kEpoch | kSequence;
+  constexpr unsigned kMessage = kProtected | kTotal | kPayload | kFragment;
   set(Type::kRequest,
-      rule(Shape::kPiece, kMessage | kOffset | kBudget | kPayloadKind | kResultKind,
+      rule(Shape::kPiece, kMessage | kOffset | kBudget | kPayloadKind | kResultKind | kAddressToken,
            kFlagNoCache | kFlagSegments | kFlagRetry | kFlagTruncate | kFlagModelVersion,
            kMaxFragmentBytes));
-  set(Type::kResponse, rule(Shape::kPiece, kMessage | kOffset | kBudget | kResultKind | kStatus,
-                            kFlagModelVersion, kMaxFragmentBytes));
-  set(Type::kResend, rule(Shape::kRanges, kMessage, kFlagOfResponse, kMaxRanges * sizeof(Range)));
-  set(Type::kStatus, rule(Shape::kSingle, kAuth | kTotal | kPayload | kEpoch | kStatus | kAux, 0,
-                          kMaxDetailBytes));
-  set(Type::kBusy, rule(Shape::kSingle, kAuth | kEpoch | kBudget | kAux, 0, 0));
-  set(Type::kAck, rule(Shape::kSingle, kAuth | kEpoch, 0, 0));
+  set(Type::kResponse,
+      rule(Shape::kPiece,
+           kMessage | kOffset | kBudget | kResultKind | kStatus | kAux | kAddressToken,
+           kFlagModelVersion, kMaxFragmentBytes));
+  set(Type::kResend,
+      rule(Shape::kRanges, kMessage | kAddressToken, kFlagOfResponse, kMaxRanges * sizeof(Range)));
+  set(Type::kStatus,
+      rule(Shape::kSingle, kProtected | kTotal | kPayload | kStatus | kAux | kAddressToken, 0,
+           kMaxDetailBytes));
+  set(Type::kBusy, rule(Shape::kSingle, kProtected | kBudget | kAux, 0, 0));
+  set(Type::kAck, rule(Shape::kSingle, kProtected | kAddressToken, 0, 0));
   set(Type::kHello, rule(Shape::kSingle, 0, 0, 0));
-  set(Type::kToken, rule(Shape::kSingle, kBudget | kAux, 0, 0));
+  set(Type::kToken, rule(Shape::kSingle, kBudget | kAddressToken, 0, 0));
   set(Type::kPing, rule(Shape::kSingle, kTotal | kPayload, 0, kMaxFragmentBytes));
   set(Type::kPong, rule(Shape::kSingle, kTotal | kPayload, 0, kMaxFragmentBytes));
   return rules;
 }();
 
-constexpr unsigned kMaxAuth = static_cast<unsigned>(Auth::kFull);
+constexpr unsigned kMaxAuth = static_cast<unsigned>(Auth::kSealed);
 constexpr unsigned kMaxPayloadKind = static_cast<unsigned>(PayloadKind::kRaw);
 constexpr unsigned kMaxResultKind = std::size(kResultKinds) - 1;
 

@@ -1,4 +1,4 @@
-// Authentication tags and address tokens.
+// Authentication tags, encryption and address tokens.
 #include <sodium.h>
 
 #include <cstring>
@@ -8,20 +8,79 @@
 
 namespace itif::wire {
 
+namespace {
+
+unsigned char* bytes_of(const std::byte* data) noexcept {
+  return const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(data));
+}
+
+// What XChaCha20-Poly1305 needs beside the payload.
+struct Sealing {
+  // SipHash is a pseudorandom function, so its outputs for two fixed inputs make a key of 256 bits
+  // that is as strong as the tenant's 128.
+  Sealing(const Key& tenant_key, const Header& header) noexcept {
+    static constexpr std::array<std::byte, 2> kHalves = {std::byte{1}, std::byte{2}};
+    for (size_t half = 0; half < 2; ++half) {
+      const auto part = siphash128(tenant_key, std::span(kHalves).subspan(half, 1), {});
+      std::memcpy(key.data() + half * part.size(), part.data(), part.size());
+    }
+    // The direction follows from type and, for a resend, its flag.
+    std::byte* out = nonce.data();
+    std::memcpy(out, &header.sequence, 8);
+    std::memcpy(out + 8, &header.request_id, 8);
+    std::memcpy(out + 16, &header.session, 4);
+    std::memcpy(out + 20, &header.type, 1);
+    std::memcpy(out + 21, &header.flags, 2);
+  }
+  ~Sealing() { sodium_memzero(key.data(), key.size()); }
+
+  std::array<std::byte, crypto_aead_xchacha20poly1305_ietf_KEYBYTES> key;
+  std::array<std::byte, crypto_aead_xchacha20poly1305_ietf_NPUBBYTES> nonce{};
+};
+static_assert(crypto_aead_xchacha20poly1305_ietf_ABYTES == kTagBytes);
+
+}  // namespace
+
 std::array<std::byte, kTagBytes> compute_tag(const Key& key, const Header& header,
                                              std::span<const std::byte> payload) noexcept {
   const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), kHeaderBytes);
-  return siphash128(key, head, header.auth == Auth::kFull ? payload : std::span<const std::byte>{});
+  return siphash128(
+      key, head,
+      tag_covers_payload(header.auth, header.type) ? payload : std::span<const std::byte>{});
 }
 
 bool verify_tag(const Key& key, const Datagram& datagram) noexcept {
-  if (datagram.tag.size() != kTagBytes || datagram.header.auth == Auth::kNone) return false;
+  if (datagram.tag.size() != kTagBytes || datagram.header.auth == Auth::kNone ||
+      datagram.header.auth == Auth::kSealed)
+    return false;
   const auto expected = compute_tag(key, datagram.header, datagram.payload);
-  return crypto_verify_16(reinterpret_cast<const unsigned char*>(expected.data()),
-                          reinterpret_cast<const unsigned char*>(datagram.tag.data())) == 0;
+  return crypto_verify_16(bytes_of(expected.data()), bytes_of(datagram.tag.data())) == 0;
 }
 
-uint32_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
+std::array<std::byte, kTagBytes> encrypt(const Key& key, const Header& header,
+                                         std::span<std::byte> payload) noexcept {
+  const Sealing sealing(key, header);
+  std::array<std::byte, kTagBytes> tag;
+  crypto_aead_xchacha20poly1305_ietf_encrypt_detached(
+      bytes_of(payload.data()), bytes_of(tag.data()), nullptr, bytes_of(payload.data()),
+      payload.size(), reinterpret_cast<const unsigned char*>(&header), kHeaderBytes, nullptr,
+      bytes_of(sealing.nonce.data()), bytes_of(sealing.key.data()));
+  return tag;
+}
+
+bool open(const Key& key, const Datagram& datagram) noexcept {
+  if (datagram.header.auth != Auth::kSealed) return verify_tag(key, datagram);
+  if (datagram.tag.size() != kTagBytes) return false;
+  const Sealing sealing(key, datagram.header);
+  // libsodium verifies before it decrypts, and zeroes the output if the tag is wrong.
+  return crypto_aead_xchacha20poly1305_ietf_decrypt_detached(
+             bytes_of(datagram.payload.data()), nullptr, bytes_of(datagram.payload.data()),
+             datagram.payload.size(), bytes_of(datagram.tag.data()),
+             reinterpret_cast<const unsigned char*>(&datagram.header), kHeaderBytes,
+             bytes_of(sealing.nonce.data()), bytes_of(sealing.key.data())) == 0;
+}
+
+uint64_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
                        uint32_t session, uint64_t period) noexcept {
   // Fixed-width fields, with the address's length: no two inputs share an encoding.
   struct [[gnu::packed]] {
@@ -38,12 +97,12 @@ uint32_t address_token(const Key& secret, std::span<const std::byte> address, ui
   input.port = port;
   input.address_bytes = static_cast<uint16_t>(address_bytes);
   const auto hash = siphash128(secret, std::as_bytes(std::span(&input, 1)), {});
-  const auto token = static_cast<uint32_t>(load_bytes(hash.data(), 4));
+  const uint64_t token = load_bytes(hash.data(), 8);
   return token == 0 ? 1 : token;  // 0 on the wire means "no token"
 }
 
 bool address_token_valid(const Key& secret, std::span<const std::byte> address, uint16_t port,
-                         uint32_t session, uint64_t period, uint32_t token) noexcept {
+                         uint32_t session, uint64_t period, uint64_t token) noexcept {
   if (token == 0) return false;
   return token == address_token(secret, address, port, session, period) ||
          (period > 0 && token == address_token(secret, address, port, session, period - 1));

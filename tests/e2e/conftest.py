@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))  # itif_client
 
 from harness import appliance as appliance_module  # noqa: E402
 from harness.leftovers import remove_leftovers  # noqa: E402

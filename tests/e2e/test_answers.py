@@ -7,10 +7,10 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import itif_wire
+import itif_client
 import pytest
 from harness.appliance import program
-from harness.clients import Golden, assert_accounted, connect, dropped, wait_until
+from harness.clients import Golden, Recorder, assert_accounted, connect, dropped, wait_dropped, wait_until
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6
 
 F32 = 1e-4  # tolerance of the kernels in f32
@@ -79,7 +79,7 @@ def test_tenants_of_one_backbone_are_not_mixed_up(f32_appliance, namespaces, mod
     alone = []
     for each in added:
         with connect(namespaces, each) as client:
-            alone.append([client.infer_tokens(ids, "logits", flags=itif_wire.NO_CACHE).floats()
+            alone.append([client.infer_tokens(ids, "logits", flags=itif_client.NO_CACHE).floats()
                           for ids in inputs])
     assert len({tuple(answers[0]) for answers in alone}) == 4, "seeds make no difference"
 
@@ -126,7 +126,7 @@ def test_answers_equal_those_of_itif_run(f32_appliance, namespaces, models):
 
 
 @pytest.mark.parametrize("address", [SERVER_IPV4, SERVER_IPV6])
-@pytest.mark.parametrize("auth", ["header", "full"])
+@pytest.mark.parametrize("auth", ["header", "full", "sealed"])
 def test_pieces_in_any_order_and_number(appliance, namespaces, models, auth, address):
     added = appliance.add_tenant("pieces", models(), "--auth", auth)
     rng = random.Random(7)
@@ -145,7 +145,7 @@ def test_pieces_in_any_order_and_number(appliance, namespaces, models, auth, add
             message = client.tokens(ids, result_kind="logits")
             client.send_pieces(message, order)
             got = client.wait(message, retransmit=False)
-            assert got.floats() == pytest.approx(itif_wire.Answer(payload=expected).floats(), abs=2e-2)
+            assert got.floats() == pytest.approx(itif_client.Answer(payload=expected).floats(), abs=2e-2)
     assert_accounted(appliance)
 
 
@@ -219,23 +219,58 @@ def test_a_text_and_its_ids_get_the_same_answer(appliance, namespaces, models, s
             assert client.infer_text(text, result_kind="logits").payload == client.infer_tokens(ids, "logits").payload
 
 
-def test_full_and_header_authentication_and_none(appliance, namespaces, models):
-    for auth in ("none", "header", "full"):
+def test_every_authentication_and_stronger_ones(appliance, namespaces, models):
+    for least, auth in enumerate(itif_client.AUTHS):
         added = appliance.add_tenant(f"auth-{auth}", models(), "--auth", auth)
-        for stronger in ["none", "header", "full"]["none header full".split().index(auth):]:
+        for stronger in itif_client.AUTHS[least:]:
             with connect(namespaces, added, auth=stronger) as client:
                 assert client.infer_tokens([101, 2000, 102], "logits").payload
 
 
-def test_address_tokens_when_required(new_appliance, namespaces, models):
-    appliance = new_appliance()
-    appliance.sections["data_plane"]["require_token"] = True
-    appliance.start()
+def test_nothing_readable_is_sent_for_a_sealed_tenant(appliance, namespaces, models):
+    added = appliance.add_tenant("sealed", models(labels="spam,ham"), "--auth", "sealed")
+    text = "a secret that nobody may read on the way, of more than one piece " * 3
+    with connect(namespaces, added, make=Recorder, fragment_bytes=64) as client:
+        classes = client.infer_text(text, result_kind="classes").value()
+        assert sorted(entry.name for entry in classes) == ["ham", "spam"]
+        everything = b"".join(client.sent + client.received)
+        assert b"secret" not in everything and b"spam" not in everything
+        assert len(client.sent) > 3
+    line = appliance.ctl("infer", "sealed", "a fine day", namespace=namespaces.client).stdout
+    assert "spam" in line
+
+
+def test_requests_need_an_address_token(appliance, namespaces, models):
     added = appliance.add_tenant("token", models())
-    with connect(namespaces, added) as client:
-        with pytest.raises(itif_wire.Refused, match="token_required"):
-            message = client.tokens([101, 2000, 102])
-            client.send_pieces(message)
-            client.wait(message, retransmit=False, timeout_s=2)
-        assert client.infer_tokens([101, 2000, 102], "logits").payload
-    assert dropped(appliance, "token_required") >= 1
+    with connect(namespaces, added, fragment_bytes=64) as client:
+        for token in (0, 0x1234_5678_9ABC_DEF0):
+            before = dropped(appliance, "token_required")
+            message = client.tokens(list(range(1000, 1100)), result_kind="logits")
+            client.send_pieces(message, token=token)
+            with pytest.raises(itif_client.Refused, match="token_required") as refused:
+                client.wait(message, retransmit=False, timeout_s=2)
+            assert refused.value.token not in (0, token)
+            assert client.receive_for(message.header.request_id, 0.2) is None, "one answer for all pieces"
+            wait_dropped(appliance, "token_required", before + len(message.offsets()))
+        # The token of the refusal is good.
+        client.token, client.token_renew_s = refused.value.token, float("inf")
+        message = client.tokens([101, 2000, 102], result_kind="logits")
+        assert client.infer(message).tries == 1
+        client.token = 5  # an old one: the client takes the new one from the refusal
+        assert client.infer_tokens([101, 2001, 102], "logits").payload and client.token != 5
+    assert_accounted(appliance)
+
+
+def test_a_datagram_counts_once(appliance, namespaces, models):
+    """Copies of requests, made by the network or an attacker, run nothing and get no answer."""
+    added = appliance.add_tenant("copied", models())
+    with connect(namespaces, added, make=Recorder) as client:
+        client.infer_tokens([101, 2000, 102], "logits", flags=itif_client.NO_CACHE)
+        answered = appliance.ctl_json("stats")["total"]["answered"]
+        for _ in range(3):
+            client.send_raw(client.sent[-1])
+        wait_dropped(appliance, "replayed", 3)
+        assert client.receive_raw(0.2) is None
+        assert appliance.ctl_json("stats")["total"]["answered"] == answered
+        assert client.infer_tokens([101, 2001, 102], "logits").payload
+    assert_accounted(appliance)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from harness.appliance import HUGEPAGES, UDP_PORT
 from harness.captures import read_frames, udp_of
-from harness.clients import connect, stranger
+from harness.clients import Recorder, connect, stranger
 from harness.dpdk_tools import dumpcap, telemetry
 from harness.namespaces import CLIENT_IPV4, SERVER_IPV4
-from itif_wire import NO_CACHE
+from itif_client import NO_CACHE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 MARK = b"seen by dumpcap"
@@ -38,14 +38,9 @@ def capture(appliance, send, seen, seconds=15):
 @needs_hugepages
 def test_dumpcap_shows_requests_and_responses_unchanged(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
-    with connect(namespaces, added) as client:
-        message = client.tokens([101, 2000, 102], result_kind="logits", flags=NO_CACHE)
-        requests = set()
-
+    with connect(namespaces, added, make=Recorder) as client:
         def ask():
-            message.header.request_id += 1
-            requests.add(message.piece(0))
-            client.infer(message)
+            client.infer_tokens([101, 2000, 102], "logits", flags=NO_CACHE)
 
         def is_answer(each):
             return each.source == (SERVER_IPV4, UDP_PORT) and each.payload in client.received
@@ -58,7 +53,7 @@ def test_dumpcap_shows_requests_and_responses_unchanged(appliance, namespaces, m
         asked = [each for each in seen if each.target == (SERVER_IPV4, UDP_PORT)]
         answered = [each for each in seen if is_answer(each)]
         assert asked and answered, output
-        assert all(each.source[0] == CLIENT_IPV4 and each.payload in requests for each in asked)
+        assert all(each.source[0] == CLIENT_IPV4 and each.payload in client.sent for each in asked)
         assert all(each.checksums_hold for each in answered)
         ask()  # after the capture has ended
     assert appliance.stop() == 0

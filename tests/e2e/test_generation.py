@@ -5,7 +5,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import itif_wire
+import itif_client
 import pytest
 from harness.appliance import program
 from harness.clients import assert_accounted, connect
@@ -108,7 +108,7 @@ def test_each_bad_input_has_a_status(f32_appliance, namespaces):
             "unsupported_kind: the model generates": lambda: client.infer_tokens([5, 0], "hidden"),
             "unsupported_kind: the tenant's model came without": lambda: client.infer_tokens([5, 0], "text"),
         }.items():
-            with pytest.raises(itif_wire.Refused) as refused:
+            with pytest.raises(itif_client.Refused) as refused:
                 ask()
             assert status in f"{refused.value.status}: {refused.value}", refused.value
         assert client.infer_tokens(cases_of("beams-4")[0]["ids"]).value() == cases_of("beams-4")[0]["tokens"]

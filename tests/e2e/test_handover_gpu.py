@@ -7,7 +7,7 @@ import pytest
 from harness.appliance import BUILD, program
 from harness.clients import Traffic, connect, wait_until
 from harness.handover import F32, IDS, add_tenants, failing, goes_on, nothing_lost, same_answers, start_loadgen
-from itif_wire import Refused
+from itif_client import Refused
 
 ON_SIMULATED_GPU = BUILD / "tests" / "simt" / "itifd_on_simt"
 

@@ -7,14 +7,14 @@ import subprocess
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-import itif_wire
+import itif_client
 import pytest
 from harness.appliance import program
 from harness.clients import assert_accounted, connect
 from harness.namespaces import SERVER_IPV4
 
 SIDE = 224
-NO_CACHE = itif_wire.NO_CACHE
+NO_CACHE = itif_client.NO_CACHE
 
 
 def image(seed, height=SIDE, width=SIDE, channels=3, missing=0):
@@ -97,7 +97,7 @@ def test_each_wrong_image_gets_a_status(appliance, namespaces, animals, models):
     ]
     with connect(namespaces, of_images) as client:
         for kind, payload, status, detail in cases:
-            with pytest.raises(itif_wire.Refused) as refused:
+            with pytest.raises(itif_client.Refused) as refused:
                 client.infer(client.message(kind, payload))
             assert refused.value.status == status, (kind, detail)
             assert detail in str(refused.value), (kind, detail)
@@ -105,13 +105,13 @@ def test_each_wrong_image_gets_a_status(appliance, namespaces, animals, models):
         client._serve_resend = lambda *_: 0
         message = client.message("image_u8", image(1))
         client.send_pieces(message, range(len(message.offsets()) - 1))
-        with pytest.raises(itif_wire.Refused) as refused:
+        with pytest.raises(itif_client.Refused) as refused:
             client.wait(message, retransmit=False)
         assert refused.value.status == "deadline_reassembly"
         del client._serve_resend
         assert client.infer(client.message("image_u8", image(4)), 20).result_kind == "classes"
     with connect(namespaces, of_text) as client:
-        with pytest.raises(itif_wire.Refused) as refused:
+        with pytest.raises(itif_client.Refused) as refused:
             client.infer(client.message("image_u8", image(1, height=4, width=4)))
         assert refused.value.status == "unsupported_kind"
     assert_accounted(appliance)

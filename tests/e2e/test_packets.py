@@ -7,7 +7,7 @@ import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import itif_wire
+import itif_client
 import pytest
 from harness import appliance as appliance_module
 from harness.clients import GOLDENS, assert_accounted, connect, wait_until
@@ -50,7 +50,7 @@ def count_no_room(appliance):
 
 
 def send(client, seed):
-    message = client.message("image_u8", image(seed), result_kind="logits", flags=itif_wire.NO_CACHE)
+    message = client.message("image_u8", image(seed), result_kind="logits", flags=itif_client.NO_CACHE)
     client.send_pieces(message, range(len(message.offsets())))
     return message
 
@@ -102,10 +102,10 @@ def test_all_images_are_answered_with_a_small_pool(small_pool, namespaces, model
                     assert time.monotonic() < deadline
                     try:
                         message = client.message("image_u8", image(seed), result_kind="logits",
-                                                 flags=itif_wire.NO_CACHE)
+                                                 flags=itif_client.NO_CACHE)
                         assert client.infer(message, 60).floats() == pytest.approx(expected[seed], abs=1e-4)
                         break
-                    except (itif_wire.Refused, itif_wire.Lost):  # no room for its first piece
+                    except (itif_client.Refused, itif_client.Lost):  # no room for its first piece
                         time.sleep(0.02)
 
     with ThreadPoolExecutor(len(expected)) as pool:

@@ -1,23 +1,29 @@
 """The Python client against a scripted server on the loopback: each rule of section 9 of docs/protocol.md.
 Needs no root and no appliance."""
 
+import itertools
 import socket
 import struct
 import threading
 
 import pytest
 
-import itif_wire as wire
+import itif_client as wire
 
 KEY = bytes(range(16))
+TOKEN = 0xABCD_0123_4567_89EF
 
 
 class Server:
-    """Answers the n-th well-formed datagram with the list of datagrams that script(n, datagram) returns."""
+    """Answers hellos, and the n-th other well-formed datagram with the list of datagrams that script(n, datagram)
+    returns."""
 
     def __init__(self, script):
         self.script = script
         self.seen: list[wire.Datagram] = []
+        self.numbers: set[int] = set()
+        self.hellos = 0
+        self.answers_hello = True
         self.failure = None
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
@@ -32,10 +38,19 @@ class Server:
                 return
             try:
                 datagram = wire.parse(data)
-                assert datagram.header.auth == 0 or datagram.tag_valid(KEY)
+                assert datagram.header.auth == 0 or datagram.open(KEY)
+                h = datagram.header
+                if h.type == wire.HELLO and self.answers_hello:
+                    self.hellos += 1
+                    answer_ = answer(datagram, wire.TOKEN, token=TOKEN, budget_us=30_000_000)
+                    self.socket.sendto(answer_, peer)
+                    continue
+                if h.type not in (wire.HELLO, wire.PING):
+                    assert h.sequence not in self.numbers, "a sequence number was used twice"
+                    self.numbers.add(h.sequence)
                 self.seen.append(datagram)
-                for answer in self.script(len(self.seen), datagram) or []:
-                    self.socket.sendto(answer, peer)
+                for answer_ in self.script(len(self.seen), datagram) or []:
+                    self.socket.sendto(answer_, peer)
             except Exception as failure:  # shown by the fixture
                 self.failure = failure
 
@@ -63,11 +78,16 @@ def serve():
         assert server.failure is None, server.failure
 
 
+sequences = itertools.count(1)
+
+
 def answer(to: wire.Datagram, type, payload=b"", key=KEY, auth=None, **fields) -> bytes:
     h = to.header
     auth = h.auth if auth is None else auth
     header = wire.Header(type=type, auth=auth, tenant_id=h.tenant_id, session=h.session,
                          request_id=h.request_id, key_epoch=h.key_epoch if auth else 0, **fields)  # fmt: skip
+    if type not in (wire.TOKEN, wire.PONG):
+        header.sequence = next(sequences)
     if type in (wire.STATUS, wire.PONG):
         header.total_bytes = len(payload)
     return wire.build(header, payload, key)
@@ -159,6 +179,20 @@ def test_a_whole_response_of_several_pieces_is_acknowledged(serve):
     assert types(server) == ["request", "ack"]
 
 
+def test_a_response_that_the_server_has_forgotten_is_computed_again(serve):
+    """Two resends at most without an answer, then the request itself."""
+
+    def script(n, d):
+        pieces = response(d, [float(n)] * 80)
+        if d.header.type == wire.REQUEST:
+            return pieces[:1] if n == 1 else pieces
+        return []
+
+    server, client = serve(script)
+    assert client.infer_text("twice").floats() == [3.0] * 80
+    assert types(server) == ["request", "resend", "request", "ack"]
+
+
 def test_busy_keeps_a_request_alive(serve):
     def script(n, d):
         return response(d, [1.0]) if n == 9 else [answer(d, wire.BUSY, aux=3)]
@@ -175,19 +209,35 @@ def test_a_status_refuses(serve):
     assert (refused.value.retry_after_us, refused.value.detail) == (4000, "queue is full")
 
 
-def test_a_token_is_fetched_when_required(serve):
+def test_a_client_says_hello_once_before_its_first_request(serve):
+    server, client = serve(lambda n, d: response(d, [1.0]))
+    client.infer_text("who am I")
+    client.infer_text("again")
+    assert server.hellos == 1
+    assert [d.header.token for d in server.seen] == [TOKEN, TOKEN]
+
+
+def test_a_token_is_taken_from_a_refusal(serve):
+    """The server has restarted. The refusal of the first try comes twice, and counts once."""
+    new = 0x1111_2222_3333_4444
+
     def script(n, d):
-        if d.header.type == wire.HELLO:
-            return [answer(d, wire.TOKEN, aux=0xABCD)]
-        if d.header.aux != 0xABCD:
-            return [answer(d, wire.STATUS, status=wire.STATUSES.index("token_required"))]
+        if d.header.token != new:
+            return [answer(d, wire.STATUS, status=wire.STATUSES.index("token_required"), token=new)] * 2
         return response(d, [1.0])
 
     server, client = serve(script)
     assert client.infer_text("who am I").value() == [1.0]
-    assert types(server) == ["request", "hello", "request"]
+    assert types(server) == ["request", "request"] and server.hellos == 1
     client.infer_text("again")  # the token is kept
-    assert types(server)[3:] == ["request"]
+    assert types(server)[2:] == ["request"]
+
+
+def test_a_server_without_an_answer_to_hello_is_named(serve):
+    server, client = serve(lambda n, d: [])
+    server.answers_hello = False
+    with pytest.raises(wire.Lost, match="does the server run"):
+        client.hello(timeout_s=0.3)
 
 
 def test_wrong_and_missing_tags_are_ignored(serve):
@@ -202,18 +252,24 @@ def test_wrong_and_missing_tags_are_ignored(serve):
     assert len(server.seen) == 4
 
 
-def test_unknown_tenant_needs_no_tag(serve):
-    server, client = serve(lambda n, d: [answer(d, wire.STATUS, b"no such tenant", auth=0, status=1)])
+def test_a_refusal_without_a_tag_is_a_hint(serve):
+    """Anybody can forge it: the client goes on, and reports it if no answer comes."""
+    forged = lambda d: [answer(d, wire.STATUS, b"no such tenant", auth=0, status=1)]
+    server, client = serve(lambda n, d: forged(d) if n < 3 else response(d, [1.0]))
+    assert client.infer_text("hello?").value() == [1.0]
+    server, client = serve(lambda n, d: forged(d) if n == 1 else [])
     with pytest.raises(wire.Refused) as refused:
         client.infer_text("hello?")
     assert refused.value.status == "unknown_tenant" and not refused.value.tagged
+    assert len(server.seen) == 1 + client.max_silent_tries
 
 
-@pytest.mark.parametrize("auth", ["none", "header", "full"])
+@pytest.mark.parametrize("auth", wire.AUTHS)
 def test_authentication_levels(serve, auth):
     server, client = serve(lambda n, d: response(d, [1.0]), auth=auth)
-    client.infer_text("level")
+    assert client.infer_text("level").value() == [1.0]
     assert wire.AUTHS[server.seen[0].header.auth] == auth
+    assert server.seen[0].payload == b"level"
 
 
 def test_a_rerun_with_another_geometry_starts_over(serve):
@@ -230,9 +286,10 @@ def test_ping_and_hello(serve):
     def script(n, d):
         if d.header.type == wire.PING:
             return [answer(d, wire.PONG, d.payload)] if n > 1 else []  # the first one is lost
-        return [answer(d, wire.TOKEN, aux=5, budget_us=30_000_000)]
+        return [answer(d, wire.TOKEN, token=5, budget_us=30_000_000)] if n > 3 else []
 
     server, client = serve(script)
+    server.answers_hello = False
     assert 0 < client.ping(b"there?") < 2
     assert client.hello() == 5 and client.token == 5
 

@@ -1,4 +1,4 @@
-"""Checks docs/protocol.md against tests/e2e/itif_format.py, which was written from it. Needs no root and no
+"""Checks docs/protocol.md against docs/examples/itif_client.py, which was written from it. Needs no root and no
 appliance."""
 
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import itif_format as wire
+import itif_client as wire
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text("utf-8")
 
@@ -38,7 +38,7 @@ def test_example_is_valid(name):
     data, comments = BLOCKS[name]
     datagram = wire.parse(data)
     if datagram.header.auth:
-        assert datagram.tag_valid(KEY)
+        assert datagram.open(KEY)
     named = re.findall(r"(\w+)=(0x[0-9a-f]+|\d+)", comments)
     assert {field for field, _ in named} == {field for field, _ in wire.LAYOUT}
     for field, value in named:
@@ -49,19 +49,20 @@ def test_example_is_valid(name):
 def test_example_is_rebuilt(name):
     data, _ = BLOCKS[name]
     datagram = wire.parse(data)
+    assert datagram.header.auth == wire.NONE or datagram.open(KEY)
     assert wire.build(datagram.header, datagram.payload, KEY) == data
 
 
 @pytest.mark.parametrize("name", [n for n, (d, _) in BLOCKS.items() if d[5]])
 def test_tampering_is_noticed(name):
     data, _ = BLOCKS[name]
-    full = data[5] == wire.AUTHS.index("full")
-    end = len(data) if full else wire.HEADER_BYTES + wire.TAG_BYTES
+    covers_payload = data[5] != wire.HEADER or data[3] not in (wire.REQUEST, wire.RESPONSE)
+    end = len(data) if covers_payload else wire.HEADER_BYTES + wire.TAG_BYTES
     for at in range(end):
         damaged = bytearray(data)
         damaged[at] ^= 0x10
         try:
-            assert not wire.parse(bytes(damaged)).tag_valid(KEY), at
+            assert not wire.parse(bytes(damaged)).open(KEY), at
         except wire.Malformed:
             pass
 
@@ -100,6 +101,29 @@ def test_vectors_of_the_tag():
     assert wire.siphash128(KEY, bytes(range(15))).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"
 
 
+def test_encryption():
+    """The vector of draft-irtf-cfrg-xchacha-03, appendix A.3."""
+    text = (b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen "
+            b"would be it.")
+    key, nonce = bytes(range(0x80, 0xA0)), bytes(range(0x40, 0x58))
+    associated = bytes.fromhex("50515253c0c1c2c3c4c5c6c7")
+    sealed, tag = wire._xchacha20_poly1305(key, nonce, associated, text, True)
+    assert sealed.hex().startswith("bd6d179d3e83d43b9576579493c0e939572a1700252bfaccbed2902c21396cbb")
+    assert tag.hex() == "c0875924c1c7987947deafd8780acf49"
+    assert wire._xchacha20_poly1305(key, nonce, associated, sealed, False) == (text, tag)
+    # The key and the nonce that the protocol makes.
+    assert wire.siphash128(KEY, b"\1").hex() in DOCUMENT and wire.siphash128(KEY, b"\2").hex() in DOCUMENT
+    for name in ("request", "response"):
+        datagram = wire.parse(BLOCKS[f"{name}_sealed"][0])
+        assert datagram.open(KEY) and datagram.payload == wire.parse(BLOCKS[name][0]).payload
+
+
+def test_no_sequence_number_is_used_twice():
+    numbers = [(h.type in (wire.REQUEST, wire.ACK) or h.flags & wire.OF_RESPONSE, h.sequence)
+               for data, _ in BLOCKS.values() if (h := wire.parse(data).header).sequence]
+    assert len(numbers) == len(set(numbers)) > 10
+
+
 def test_the_request_of_two_pieces_is_one_text():
     pieces = [wire.parse(BLOCKS[name][0]) for name in ("request_piece_0", "request_piece_64")]
     text = b"".join(piece.payload for piece in sorted(pieces, key=lambda p: p.header.offset))
@@ -119,7 +143,7 @@ def test_the_classes_of_the_example():
 
 
 def test_answers_to_unverified_senders_are_not_larger_than_requests():
-    for question, answer in (("hello", "token"), ("ping", "pong"), ("request", "status_token_required")):
+    for question, answer in (("hello", "token"), ("ping", "pong"), ("request", "status_token_required"), ("request", "status_unknown_tenant")):
         assert len(BLOCKS[answer][0]) <= len(BLOCKS[question][0])
 
 
@@ -139,10 +163,10 @@ def test_bad_ranges_are_refused(ranges, total):
 @pytest.mark.parametrize(
     "field, value",
     [
-        ("magic", 0), ("version", 2), ("type", 0), ("type", 11), ("auth", 3), ("header_bytes", 50),
+        ("magic", 0), ("version", 1), ("version", 3), ("type", 0), ("type", 11), ("auth", 4), ("header_bytes", 66),
         ("payload_bytes", 11), ("payload_kind", 7), ("result_kind", len(wire.RESULT_KINDS)), ("flags", 0x8000),
-        ("flags", wire.OF_RESPONSE), ("status", 1), ("fragment_bytes", 0), ("fragment_bytes", 66),
-        ("fragment_bytes", 8900), ("offset", 4), ("offset", 1384), ("total_bytes", 9),
+        ("flags", wire.OF_RESPONSE), ("status", 1), ("aux", 1), ("fragment_bytes", 0), ("fragment_bytes", 66),
+        ("fragment_bytes", 8900), ("offset", 4), ("offset", 1368), ("total_bytes", 9),
         ("total_bytes", (16 << 20) + 1),
     ],
 )  # fmt: skip

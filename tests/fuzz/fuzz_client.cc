@@ -23,6 +23,10 @@ class OneDatagram final : public client::Transport {
   uint32_t num_flows() const noexcept override { return 1; }
   size_t send(uint32_t, std::span<const client::Outgoing> batch) noexcept override {
     for (const client::Outgoing& datagram : batch) {
+      wire::Datagram sent;
+      if (wire::parse(datagram.head, sent) == wire::ParseError::kNone &&
+          sent.header.type == wire::Type::kHello)
+        hello = sent.header;
       uint8_t sum = 0;  // reads every byte, for AddressSanitizer
       for (const std::byte b : datagram.head)
         sum = static_cast<uint8_t>(sum + static_cast<uint8_t>(b));
@@ -36,12 +40,14 @@ class OneDatagram final : public client::Transport {
     if (held_.empty() || batch.empty()) return 0;
     lent_ = std::move(held_);
     held_.clear();
-    batch[0] = {.flow = 0, .bytes = std::as_bytes(std::span(lent_))};
+    batch[0] = {.flow = 0, .bytes = std::as_writable_bytes(std::span(lent_))};
     return 1;
   }
   void wait(uint64_t) noexcept override {}
 
   void hold_out(std::vector<uint8_t> datagram) { held_ = std::move(datagram); }
+
+  wire::Header hello;  // the last one sent
 
  private:
   std::vector<uint8_t> held_, lent_;
@@ -68,6 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto engine = client::ClientEngine::create(clock, transport, ends,
                                              {.session = 0x01020304,
                                               .first_request = 0x1122334455667788,
+                                              .first_sequence = 1,
                                               .max_in_flight = 4,
                                               .fragment_bytes = 64,
                                               .max_response_bytes = 1u << 16,
@@ -81,6 +88,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK((*engine)->submit(request) == client::Submit::kAccepted);
   }
   (*engine)->poll();
+  wire::Header token = wire::reply_header(transport.hello, wire::Type::kToken);
+  token.token = 1;
+  std::vector<uint8_t> answer(wire::kHeaderBytes);
+  CHECK(wire::build(token, {}, wire::Key{}, std::as_writable_bytes(std::span(answer))) != 0);
+  transport.hold_out(answer);
+  (*engine)->poll();
+  CHECK((*engine)->stats().tokens == 1);
 
   while (size >= 3) {
     const size_t bytes = std::min<size_t>(size - 3, data[1] | data[2] << 8);

@@ -37,6 +37,8 @@ const char* damage_name(Damage damage) {
     case Damage::kTotalTooLarge: return "total_too_large";
     case Damage::kFragmentSize: return "fragment_size";
     case Damage::kTag: return "tag";
+    case Damage::kToken: return "token";
+    case Damage::kReplay: return "replay";
     case Damage::kUnknownTenant: return "unknown_tenant";
     case Damage::kEpoch: return "epoch";
     case Damage::kHalfSent: return "half_sent";
@@ -46,7 +48,7 @@ const char* damage_name(Damage damage) {
   return "?";
 }
 
-size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t request_id,
+size_t damaged(Damage damage, const Target& target, const Origin& origin, uint64_t request_id,
                wire::PayloadKind payload_kind, std::span<const std::byte> payload, Random& random,
                std::span<std::byte> out) noexcept {
   payload = payload.first(std::min<size_t>(payload.size(), kPieceBytes));
@@ -55,7 +57,9 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
   header.type = wire::Type::kRequest;
   header.auth = target.credential.auth;
   header.tenant_id = target.credential.tenant_id;
-  header.session = session;
+  header.session = origin.session;
+  header.token = origin.token;
+  header.sequence = origin.sequence;
   header.request_id = request_id;
   header.total_bytes = whole;
   header.payload_kind = payload_kind;
@@ -97,6 +101,8 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
       header.fragment_bytes = kBad[random.below(std::size(kBad))];
       break;
     }
+    case Damage::kToken: header.token ^= 1 + random.below(UINT32_MAX); break;
+    case Damage::kReplay: header.sequence -= 1 + random.below(100); break;
     case Damage::kUnknownTenant: header.tenant_id = ~header.tenant_id; break;
     case Damage::kEpoch:
       header.key_epoch = static_cast<uint16_t>(header.key_epoch + 1000 + random.below(1000));
@@ -137,7 +143,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
       break;
     case Damage::kVersion:
       poke<uint8_t>(out, offsetof(wire::Header, version),
-                    static_cast<uint8_t>(2 + random.below(254)));
+                    static_cast<uint8_t>(wire::kVersion + 1 + random.below(255)));
       break;
     case Damage::kType: {
       constexpr uint8_t kTypes[] = {0, 2, 3, 5, 8, 10, 11, 200};
@@ -147,7 +153,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
     case Damage::kAuth:
       if (random.below(2))
         poke<uint8_t>(out, offsetof(wire::Header, auth),
-                      static_cast<uint8_t>(3 + random.below(253)));
+                      static_cast<uint8_t>(4 + random.below(252)));
       else
         poke<uint8_t>(out, offsetof(wire::Header, header_bytes),
                       static_cast<uint8_t>(head_bytes + 1 + random.below(20)));

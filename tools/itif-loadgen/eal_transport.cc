@@ -123,7 +123,9 @@ class EalTransport final : public client::Transport {
       net::Frame frame;
       const net::DropReason reason = parse(*mbuf, frame, flow);
       if (reason == net::DropReason::kNone && frame.kind == net::Frame::kUdp) {
-        batch[filled++] = {.flow = flow, .bytes = net::udp_payload(*mbuf, frame)};
+        const std::span<const std::byte> payload = net::udp_payload(*mbuf, frame);
+        batch[filled++] = {.flow = flow,
+                           .bytes = {const_cast<std::byte*>(payload.data()), payload.size()}};
         received_[num_received_++] = mbuf;
         continue;
       }

@@ -21,6 +21,11 @@ std::string flood_table(const FloodResults& r) {
       text += fmt::format(" {} {}", damage_name(static_cast<Damage>(i)), r.damaged[i]);
     text += '\n';
   }
+  if (r.flows_with_token < r.num_flows)
+    text += fmt::format(
+        "tokens: the server answered the hello of {} of {} flows, and drops the requests of the "
+        "others\n",
+        r.flows_with_token, r.num_flows);
   text += "received:";
   bool any = false;
   for (size_t i = 0; i < r.received.size(); ++i) {
@@ -57,6 +62,8 @@ nlohmann::ordered_json flood_json(const Options& options, const FloodResults& r)
   json["requests_sent"] = r.requests;
   json["datagrams_sent"] = r.datagrams_sent;
   json["bytes_sent"] = r.bytes_sent;
+  json["flows"] = r.num_flows;
+  json["flows_with_token"] = r.flows_with_token;
   auto& damaged = json["damaged"] = nlohmann::ordered_json::object();
   for (size_t i = 0; i < kNumDamages; ++i)
     damaged[damage_name(static_cast<Damage>(i))] = r.damaged[i];

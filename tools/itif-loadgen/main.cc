@@ -161,6 +161,7 @@ Result<int> run(const Options& options) {
     SenderConfig c{.options = &options, .pool = &pool, .stop = &stop_requested, .thread = thread};
     c.session = randombytes_random();
     randombytes_buf(&c.first_request, 7);  // 56 bits, so that counting up does not overflow
+    randombytes_buf(&c.first_sequence, 7);
     c.start_ns = start_ns;
     return c;
   };

@@ -25,6 +25,28 @@ std::string row(const std::string& name, size_t name_width, const TargetResults&
                      seconds > 0 ? static_cast<double>(r.answered) / seconds : 0.0);
 }
 
+// Datagrams that went or came more than once, and those that were of no use for another reason.
+std::string repeats(const Results& results) {
+  const client::EngineStats& engine = results.engine;
+  std::string text;
+  if (results.sent_again > 0)
+    text += fmt::format(
+        "sent again: {} requests (after silence {} times, with a new address token {} times; the "
+        "server answered busy {} times)\n",
+        results.sent_again, engine.retransmissions, engine.token_refusals, engine.busy);
+  std::string twice, others;
+  for (size_t i = 0; i < client::kNumDrops; ++i) {
+    if (engine.dropped[i] == 0) continue;
+    const auto drop = static_cast<client::Drop>(i);
+    const bool is_repeat = drop == client::Drop::kLate || drop == client::Drop::kDuplicate;
+    (is_repeat ? twice : others) +=
+        fmt::format(" {} {}", client::drop_name(drop), engine.dropped[i]);
+  }
+  if (!twice.empty()) text += fmt::format("answers received again:{}\n", twice);
+  if (!others.empty()) text += fmt::format("datagrams dropped here:{}\n", others);
+  return text;
+}
+
 }  // namespace
 
 std::string live_line(double elapsed_s, double interval_s, const LiveCounts& before,
@@ -77,10 +99,7 @@ std::string table(const Options& options, const Results& results) {
         "not sent: {} requests were due while {} were in flight per thread: lower --rate or raise "
         "--max-in-flight\n",
         results.unsent, options.max_in_flight);
-  if (results.sent_again > 0)
-    text += fmt::format(
-        "retried after {} without an answer: {} requests (the server answered busy {} times)\n",
-        format_duration_ns(options.retry.initial_rto_ns), results.sent_again, results.engine.busy);
+  text += repeats(results);
   if (total.answered > 0)
     text += fmt::format("in the server: p50 {}, p99 {}; sent late by: p50 {}, p99 {}\n",
                         time_cell(results.server_ns, 50), time_cell(results.server_ns, 99),

@@ -115,10 +115,13 @@ Json engine_json(const client::EngineStats& s) {
   json["datagrams_received"] = s.datagrams_received;
   json["bytes_received"] = s.bytes_received;
   json["retransmissions"] = s.retransmissions;
+  json["token_refusals"] = s.token_refusals;
+  json["hints"] = s.hints;
   json["resends_asked"] = s.resends_asked;
   json["resends_served"] = s.resends_served;
   json["busy"] = s.busy;
   json["hellos"] = s.hellos;
+  json["tokens"] = s.tokens;
   json["send_blocked"] = s.send_blocked;
   Json dropped = Json::object();
   for (size_t i = 0; i < s.dropped.size(); ++i)

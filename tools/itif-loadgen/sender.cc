@@ -50,6 +50,7 @@ Result<std::unique_ptr<Sender>> Sender::create(const Clock& clock, client::Trans
   client::EngineOptions options;
   options.session = config.session;
   options.first_request = config.first_request;
+  options.first_sequence = config.first_sequence;
   options.max_in_flight = sender->max_in_flight_;
   options.fragment_bytes = config.options->fragment_bytes;
   options.retry = config.options->retry;

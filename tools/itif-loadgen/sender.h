@@ -29,6 +29,7 @@ struct SenderConfig {
   uint32_t thread = 0;                     // 0 … options->threads − 1
   uint32_t session = 0;                    // random; differs between threads
   uint64_t first_request = 0;              // random
+  uint64_t first_sequence = 0;             // random, 62 bits
   uint64_t start_ns = 0;                   // clock time; the same for all threads
 };
 

@@ -31,7 +31,8 @@ bool parse_key(std::string_view text, wire::Key& out) {
 }
 
 bool parse_auth(std::string_view text, wire::Auth& out) {
-  for (const wire::Auth auth : {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull}) {
+  for (const wire::Auth auth :
+       {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kSealed}) {
     if (text != wire::auth_name(auth)) continue;
     out = auth;
     return true;
@@ -42,7 +43,7 @@ bool parse_auth(std::string_view text, wire::Auth& out) {
 std::unexpected<Error> bad_target(const std::string& text, const char* what) {
   return fail(Code::kInvalidArgument,
               fmt::format("--tenant {}: {}; must be NAME:ID:KEY[:EPOCH[:AUTH]], as in "
-                          "acme:1:000102030405060708090a0b0c0d0e0f:1:header",
+                          "acme:1:000102030405060708090a0b0c0d0e0f:1:full",
                           text, what));
 }
 
@@ -75,7 +76,7 @@ Result<Target> target_of(const nlohmann::json& json, const std::string& where) {
   if (const auto auth = tenant.find("auth"); auth != tenant.end()) {
     if (!auth->is_string() ||
         !parse_auth(auth->get_ref<const std::string&>(), target.credential.auth))
-      return bad("auth", "none, header or full");
+      return bad("auth", "none, header, full or sealed");
   }
   target.name = std::to_string(target.credential.tenant_id);
   if (const auto name = tenant.find("name"); name != tenant.end()) {
@@ -105,7 +106,7 @@ Result<Target> parse_target(const std::string& text) {
   if (fields.size() > 3 && !parse_number(fields[3], target.credential.key_epoch))
     return bad_target(text, "the epoch is not a number up to 65535");
   if (fields.size() > 4 && !parse_auth(fields[4], target.credential.auth))
-    return bad_target(text, "auth must be none, header or full");
+    return bad_target(text, "auth must be none, header, full or sealed");
   return target;
 }
 

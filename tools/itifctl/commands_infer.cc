@@ -173,7 +173,7 @@ int infer(Context& context, const Options& options) {
 
   client::Credential credential;
   credential.tenant_id = tenant.value("id", 0u);
-  const std::string auth = tenant.value("auth", "header");
+  const std::string auth = tenant.value("auth", "full");
   const auto found = std::ranges::find(tenant::kAuthNames, auth);
   if (found == tenant::kAuthNames.end())
     return context.fail(

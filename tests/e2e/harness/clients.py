@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from itif_wire import Client, Lost, Refused
+from itif_client import Client, Lost, Refused
 
 from .appliance import UDP_PORT
 from .namespaces import SERVER_IPV4
@@ -15,18 +15,36 @@ from .namespaces import SERVER_IPV4
 GOLDENS = Path(__file__).parents[2] / "data" / "goldens"
 
 
-def connect(namespaces, added, auth="header", address=SERVER_IPV4, namespace=None, make=Client, **options):
-    """A client of a tenant that `appliance.add_tenant` returned, by default in the clients' namespace."""
+def connect(namespaces, added, auth=None, address=SERVER_IPV4, namespace=None, make=Client, **options):
+    """A client of a tenant that `appliance.add_tenant` returned, by default in the clients' namespace and with the
+    tenant's authentication."""
     tenant = added["tenant"]
     with namespaces.inside(namespace or namespaces.client):
         return make(address, UDP_PORT, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
-                      epoch=tenant["key_epoch"], auth=auth, **options)
+                      epoch=tenant["key_epoch"], auth=auth or tenant["auth"], **options)
 
 
 def stranger(namespaces, address=SERVER_IPV4, **options):
     """A client that belongs to no tenant."""
     with namespaces.inside_client():
         return Client(address, UDP_PORT, **options)
+
+
+class Recorder(Client):
+    """A client that keeps every datagram that it sends and receives."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.sent, self.received = [], []
+
+    def send_raw(self, data):
+        self.sent.append(data)
+        super().send_raw(data)
+
+    def receive_raw(self, timeout_s):
+        if (data := super().receive_raw(timeout_s)) is not None:
+            self.received.append(data)
+        return data
 
 
 class Golden:

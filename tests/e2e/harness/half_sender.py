@@ -8,16 +8,17 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[3] / "docs" / "examples"))
 
-from itif_wire import Client  # noqa: E402
+from itif_client import Client  # noqa: E402
 
 
 def main(server, tenant_path, per_second):
     added = json.loads(Path(tenant_path).read_text(encoding="utf-8"))
     tenant = added["tenant"]
     client = Client(server, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]), epoch=tenant["key_epoch"],
-                    fragment_bytes=64)
+                    auth=tenant["auth"], fragment_bytes=64)
+    client.hello()
     client.socket.setblocking(False)
     interval = 10 / int(per_second)
     due = time.monotonic()

@@ -45,7 +45,8 @@ void run_one(uint64_t seed, bool damage) {
                           .timeout_ns = 300'000'000'000,
                           .max_refusal_retries = 2};
   options.server.fragment_bytes = 64 + 4 * static_cast<uint32_t>(choose.below(400));
-  options.server.require_token = choose.below(3) == 0;
+  // Often short, so that tokens expire while requests are in flight.
+  options.server.token_life_ns = 50'000'000 + choose.below(2'000'000'000);
   options.server.context_life_ns = 400'000'000'000;
   World world(options);
 
@@ -58,9 +59,9 @@ void run_one(uint64_t seed, bool damage) {
                .service_us = static_cast<uint32_t>(choose.below(50'000))};
     if (choose.below(5) == 0) e.order.status = static_cast<uint32_t>(1 + choose.below(6));
     if (choose.below(5) == 0) e.order.overloaded = static_cast<uint32_t>(choose.below(4));
-    // With damage, use the tenant whose tag covers the payload. Only UDP's checksum guards the
+    // With damage, use the tenants whose tag covers the payload. Only UDP's checksum guards the
     // others.
-    e.credential = world.credentials[damage ? 1 : choose.below(3)];
+    e.credential = world.credentials[damage ? 1 + 2 * choose.below(2) : choose.below(4)];
     const size_t bytes = choose.below(choose.below(3) ? 200 : 9000);
     expected[world.submit(e.order, bytes, e.credential)] = e;
     for (uint64_t steps = choose.below(4); steps > 0; --steps) world.step();
@@ -116,7 +117,7 @@ TEST(ClientEngineRandom, EveryRequestEndsUnderExtremeFaults) {
                             .timeout_ns = 1 + choose.below(500'000'000),
                             .resend_after_ns = choose.below(10'000'000),
                             .max_refusal_retries = static_cast<uint32_t>(choose.below(3))};
-    options.server.require_token = choose.below(2) == 0;
+    options.server.token_life_ns = 10'000'000 + choose.below(500'000'000);
     World world(options);
     world.network.set_corrupt([&](Bytes& bytes) {
       switch (choose.below(4)) {
@@ -134,7 +135,7 @@ TEST(ClientEngineRandom, EveryRequestEndsUnderExtremeFaults) {
                     .response_bytes = static_cast<uint32_t>(choose.below(3000)),
                     .service_us = static_cast<uint32_t>(choose.below(100'000)),
                     .overloaded = static_cast<uint32_t>(choose.below(2))},
-                   choose.below(2000), world.credentials[choose.below(3)]);
+                   choose.below(2000), world.credentials[choose.below(4)]);
       world.step();
     }
     if (choose.below(4) == 0) {

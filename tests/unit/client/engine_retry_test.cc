@@ -9,9 +9,10 @@ namespace {
 
 TEST(ClientEngineRetries, RetransmitsAfterSilenceWithBackoff) {
   WorldOptions options;
-  options.faults.loss = 1;
   options.engine.retry = {.max_tries = 4, .initial_rto_ns = 10'000'000, .backoff_percent = 200};
   World world(options);
+  world.warm_up();
+  world.network.set_faults({.loss = 1});
   const uint64_t tag = world.submit({.seed = 1}, 64);
   world.run();
   const Outcome& outcome = world.ended(tag).outcome;
@@ -25,13 +26,15 @@ TEST(ClientEngineRetries, RetransmitsAfterSilenceWithBackoff) {
 
 TEST(ClientEngineRetries, WithoutRetriesEachDatagramIsSentOnce) {
   WorldOptions options;
-  options.faults.loss = 1;
   options.engine.retry = RetryPolicy::none(300'000'000);
   World world(options);
+  world.warm_up();
+  const uint64_t sent = world.engine->stats().datagrams_sent;
+  world.network.set_faults({.loss = 1});
   const uint64_t tag = world.submit({.seed = 1}, 64);
   world.run();
   EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kLost);
-  EXPECT_EQ(world.engine->stats().datagrams_sent, 1u);
+  EXPECT_EQ(world.engine->stats().datagrams_sent, sent + 1);
   const Outcome& outcome = world.ended(tag).outcome;
   EXPECT_GE(outcome.completed_ns - outcome.submitted_ns, 300'000'000u);
 }
@@ -60,8 +63,8 @@ TEST(ClientEngineRetries, RepeatsOfABusyRequestBecomeRare) {
     world.run();
     EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
     // The client asks again after 50 ms, then after 100, 200, … and at most 1,000 ms, but never
-    // before the time that the server names.
-    const uint64_t expected = busy_us == 0 ? 6 : busy_us == 400'000 ? 5 : 3;
+    // before the time that the server names, which counts up to 5 s.
+    const uint64_t expected = busy_us == 0 ? 6 : busy_us == 400'000 ? 5 : 1;
     EXPECT_EQ(world.engine->stats().busy, expected) << busy_us;
     EXPECT_EQ(world.engine->stats().lost, 0u);
   }
@@ -80,6 +83,78 @@ TEST(ClientEngineRetries, TheRtoFollowsTheLatencyOfAnswers) {
   EXPECT_GT(repeats_of_the_first, 0u);
   EXPECT_EQ(world.engine->stats().retransmissions, repeats_of_the_first);
   EXPECT_EQ(world.engine->stats().answered, 20u);
+}
+
+// The load begins: 64 requests at once, answered in batches of 8 that take 200 ms each. The client
+// knows neither. It repeats one request, which shows that the server is busy.
+TEST(ClientEngineRetries, ALoadThatBeginsIsHardlyRepeated) {
+  for (const uint32_t busy_us : {0u, 1'000'000u}) {
+    World world({});
+    world.server.busy_us = busy_us;
+    uint32_t next = 0;
+    const auto submit = [&](uint32_t place) {
+      world.submit({.seed = next++, .service_us = 200'000 * (place / 8 + 1)}, 64);
+    };
+    for (uint32_t i = 0; i < 64; ++i) submit(i);
+    while (next < 640) {  // a new request for each that is answered
+      world.step();
+      while (world.engine->in_flight() < 64) submit(63);
+    }
+    world.run();
+    EXPECT_EQ(world.engine->stats().answered, 640u);
+    EXPECT_LE(world.engine->stats().retransmissions, busy_us == 0 ? 20u : 10u) << busy_us;
+  }
+}
+
+// Loss of single requests of a load whose latency is known, and of the first request of all.
+TEST(ClientEngineRetries, LossIsRecoveredFromFast) {
+  WorldOptions options;
+  options.faults.loss = 0.02;
+  World world(options);
+  uint32_t next = 0;
+  std::vector<uint64_t> tags;
+  while (next < 2000) {
+    while (world.engine->in_flight() < 32)
+      tags.push_back(world.submit({.seed = next++, .service_us = 10'000}, 64));
+    world.step();
+  }
+  world.run();
+  std::vector<uint64_t> took_ns;
+  for (const uint64_t tag : tags) {
+    const Outcome& outcome = world.ended(tag).outcome;
+    EXPECT_EQ(outcome.kind, OutcomeKind::kAnswered);
+    if (outcome.tries > 1) took_ns.push_back(outcome.completed_ns - outcome.submitted_ns);
+  }
+  ASSERT_GT(took_ns.size(), 40u);
+  std::ranges::sort(took_ns);
+  EXPECT_LE(took_ns[took_ns.size() / 2], 150'000'000u);
+}
+
+TEST(ClientEngineRetries, TheFirstRequestIsRepeatedAfterAFewRoundTrips) {
+  World world({});
+  const uint64_t tag = world.submit({.seed = 1}, 64);
+  while (world.engine->stats().tokens == 0) {
+    world.engine->poll();
+    world.network.set_faults({.loss = world.engine->stats().tokens > 0 ? 1.0 : 0.0});
+    world.step();
+  }
+  world.network.set_faults({});
+  world.run();
+  const Outcome& outcome = world.ended(tag).outcome;
+  EXPECT_EQ(outcome.kind, OutcomeKind::kAnswered);
+  EXPECT_LE(outcome.completed_ns - outcome.submitted_ns, 60'000'000u);
+}
+
+// The server has forgotten the response, of which a piece arrived: it runs the request again.
+TEST(ClientEngineRetries, AResponseThatTheServerForgotIsComputedAgain) {
+  World world({});
+  world.warm_up();
+  const uint64_t tag = world.submit({.seed = 1, .response_bytes = 5000}, 64);
+  world.server.forget_after_pieces = 2;
+  world.run();
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  EXPECT_EQ(world.ended(tag).result, make_response({.seed = 1, .response_bytes = 5000}));
+  EXPECT_EQ(world.server.executed, 3u);  // the warm-up, and this one twice
 }
 
 // A lost request is answered late, too. Its latency does not count, so the RTO stays.

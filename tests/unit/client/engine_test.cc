@@ -68,6 +68,7 @@ TEST(ClientEngine, CarriesTheLargestMessage) {
 TEST(ClientEngine, RefusalsCarryCodeAndText) {
   World world({});
   for (uint16_t code = 1; code < wire::kNumStatusCodes; ++code) {
+    // Without a token, it refuses an earlier send.
     if (static_cast<wire::StatusCode>(code) == wire::StatusCode::kTokenRequired) continue;
     const uint64_t tag = world.submit({.seed = code, .status = code}, 64);
     world.run();
@@ -77,14 +78,107 @@ TEST(ClientEngine, RefusalsCarryCodeAndText) {
   }
 }
 
-TEST(ClientEngine, UnknownTenantIsRefusedWithoutATag) {
+// A server answers strangers only for debugging. The request goes on after the refusal, which has no
+// tag, and ends with it.
+TEST(ClientEngine, RefusalsWithoutATagAreHints) {
+  for (const bool answers : {false, true}) {
+    WorldOptions options;
+    options.server.answer_strangers = answers;
+    World world(options);
+    Credential stranger = world.credentials[0];
+    stranger.tenant_id = 999;
+    const uint64_t tag = world.submit({.seed = 1}, 64, stranger);
+    world.run();
+    const Outcome& outcome = world.ended(tag).outcome;
+    EXPECT_EQ(outcome.kind, answers ? OutcomeKind::kRefused : OutcomeKind::kLost);
+    EXPECT_EQ(outcome.status, answers ? wire::StatusCode::kUnknownTenant : wire::StatusCode::kOk);
+    EXPECT_EQ(outcome.tries, options.engine.retry.max_tries);
+    EXPECT_EQ(world.engine->stats().hints, answers ? options.engine.retry.max_tries : 0);
+  }
+}
+
+TEST(ClientEngine, AForgedRefusalDoesNotEndARequest) {
   World world({});
-  Credential stranger = world.credentials[0];
-  stranger.tenant_id = 999;
-  const uint64_t tag = world.submit({.seed = 1}, 64, stranger);
+  const uint64_t tag = world.submit({.seed = 1, .response_bytes = 8, .service_us = 900'000}, 64);
+  while (world.server.executed == 0) world.step();
+  wire::Header forged;
+  forged.type = wire::Type::kStatus;
+  forged.tenant_id = world.credentials[0].tenant_id;
+  forged.session = world.options.engine.session;
+  forged.request_id = world.first_request_id();
+  forged.status = wire::StatusCode::kUnknownTenant;
+  Bytes bytes(wire::kHeaderBytes);
+  ASSERT_EQ(wire::build(forged, {}, wire::Key{}, bytes), bytes.size());
+  world.network.send_to_client(0, bytes);
   world.run();
-  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kRefused);
-  EXPECT_EQ(world.ended(tag).outcome.status, wire::StatusCode::kUnknownTenant);
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  EXPECT_EQ(world.engine->stats().hints, 1u);
+}
+
+TEST(ClientEngine, EveryAuthenticationIsAnswered) {
+  for (const auto bytes : {64u, 50'001u}) {
+    World world({});
+    for (const Credential& credential : world.credentials) {
+      const Order order{.seed = credential.tenant_id, .response_bytes = bytes};
+      const uint64_t tag = world.submit(order, bytes, credential);
+      world.run();
+      EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered) << auth_name(credential.auth);
+      EXPECT_EQ(world.ended(tag).result, make_response(order)) << auth_name(credential.auth);
+    }
+    EXPECT_EQ(world.server.wrong_payloads, 0u);
+  }
+}
+
+// Datagrams that a full transport takes late are the same; a number is used once. The caller's
+// payload stays as it is.
+TEST(ClientEngine, NoSequenceNumberIsUsedTwice) {
+  WorldOptions options;
+  options.num_flows = 3;
+  options.faults = {.loss = 0.1, .blocked = 0.7};
+  options.engine.fragment_bytes = 64;
+  World world(options);
+  std::map<uint64_t, Bytes> sent;  // by sequence number
+  world.network.set_tap([&](uint32_t, const Bytes& bytes) {
+    wire::Datagram datagram;
+    ASSERT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
+    if (datagram.header.type == wire::Type::kHello) {
+      EXPECT_EQ(datagram.header.sequence, 0u);
+      return;
+    }
+    EXPECT_TRUE(sent.emplace(uint64_t{datagram.header.sequence}, bytes).second);
+    EXPECT_NE(datagram.header.token, 0u);
+  });
+  for (uint32_t i = 0; i < 40; ++i)
+    world.submit({.seed = i, .response_bytes = 1000 * (i % 3)}, 3000, world.credentials[3]);
+  world.run();
+  EXPECT_EQ(world.engine->stats().answered, 40u);
+  EXPECT_GT(world.engine->stats().send_blocked, 0u);
+  EXPECT_GT(world.engine->stats().retransmissions + world.engine->stats().resends_served, 0u);
+  EXPECT_EQ(world.server.wrong_payloads, 0u);
+  EXPECT_EQ(world.server.replayed, 0u);
+}
+
+// A request that is cancelled while the transport is full leaves no gap in the staged datagrams.
+TEST(ClientEngine, SealedDatagramsSurviveTheEndOfOthersInTheirBatch) {
+  WorldOptions options;
+  options.faults.blocked = 1;
+  options.engine.retry.timeout_ns = 60'000'000'000;
+  World world(options);
+  std::vector<uint64_t> tags;
+  for (uint32_t i = 0; i < 30; ++i) {
+    tags.push_back(world.submit({.seed = i, .response_bytes = 9}, 200, world.credentials[3], 0,
+                                i % 3 == 0 ? 3'000'000 : 0));
+  }
+  for (int i = 0; i < 40; ++i) world.step();
+  world.network.set_faults({});
+  world.run();
+  for (size_t i = 0; i < tags.size(); ++i) {
+    if (i % 3 != 0) {
+      EXPECT_EQ(world.ended(tags[i]).kind, OutcomeKind::kAnswered) << i;
+    }
+  }
+  EXPECT_EQ(world.server.wrong_payloads, 0u);
+  EXPECT_EQ(world.server.refused_datagrams, 0u);
 }
 
 TEST(ClientEngine, WrongKeyGetsNoAnswerAndIsLost) {
@@ -98,15 +192,15 @@ TEST(ClientEngine, WrongKeyGetsNoAnswerAndIsLost) {
   EXPECT_EQ(world.server.executed, 0u);
 }
 
-TEST(ClientEngine, SaysHelloOnceWhenATokenIsRequired) {
-  WorldOptions options;
-  options.server.require_token = true;
-  World world(options);
+TEST(ClientEngine, SaysHelloOnceBeforeItsFirstRequest) {
+  World world({});
   std::vector<uint64_t> tags;
   for (uint32_t i = 0; i < 50; ++i) tags.push_back(world.submit({.seed = i}, 64));
   world.run();
   for (uint64_t tag : tags) EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
   EXPECT_EQ(world.server.tokens_given, 1u);
+  EXPECT_EQ(world.server.token_refusals, 0u);
+  EXPECT_EQ(world.engine->stats().tokens, 1u);
   // Later requests carry the token at once.
   const uint64_t sent = world.engine->stats().datagrams_sent;
   const uint64_t tag = world.submit({.seed = 99}, 64);
@@ -115,9 +209,64 @@ TEST(ClientEngine, SaysHelloOnceWhenATokenIsRequired) {
   EXPECT_EQ(world.engine->stats().datagrams_sent, sent + 1);
 }
 
+TEST(ClientEngine, RepeatsAHelloThatIsLost) {
+  World world({});
+  world.network.set_faults({.loss = 1});
+  const uint64_t tag = world.submit({.seed = 1}, 64);
+  while (world.engine->stats().hellos < 3) world.step();
+  EXPECT_EQ(world.engine->stats().datagrams_sent, 3u);
+  world.network.set_faults({});
+  world.run();
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  const Outcome& outcome = world.ended(tag).outcome;
+  EXPECT_LE(outcome.completed_ns - outcome.submitted_ns, 360'000'000u);  // hellos: 0, 50, 150, 350
+}
+
+// The round trip takes longer than the time after which a hello is repeated.
+TEST(ClientEngine, TheTokenOfAnyRepeatedHelloIsAccepted) {
+  WorldOptions options;
+  options.faults.min_delay_ns = 120'000'000;
+  options.server.token_life_ns = 30'000'000'000;
+  World world(options);
+  const uint64_t tag = world.submit({.seed = 1}, 64);
+  world.run();
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  const Outcome& outcome = world.ended(tag).outcome;
+  EXPECT_LE(outcome.completed_ns - outcome.submitted_ns, 490'000'000u);  // two round trips
+  EXPECT_EQ(outcome.tries, 1u);
+}
+
+// The server has restarted: its tokens have another secret. The refusal carries a new token.
+TEST(ClientEngine, SendsAgainAtOnceWithTheTokenOfARefusal) {
+  for (const size_t tenant : {0u, 2u, 3u}) {
+    World world({});
+    world.warm_up();
+    world.server.change_secret();
+    const uint64_t hellos = world.engine->stats().hellos;
+    const uint64_t tag =
+        world.submit({.seed = 1, .response_bytes = 5}, 5000, world.credentials[tenant]);
+    world.run();
+    const Outcome& outcome = world.ended(tag).outcome;
+    EXPECT_EQ(outcome.kind, OutcomeKind::kAnswered);
+    EXPECT_EQ(outcome.tries, 2u);
+    EXPECT_LE(outcome.completed_ns - outcome.submitted_ns, 1'000'000u);
+    EXPECT_EQ(world.engine->stats().token_refusals, 1u);
+    EXPECT_EQ(world.engine->stats().hellos, hellos);
+  }
+}
+
+TEST(ClientEngine, GetsANewTokenAfterALongPause) {
+  World world({});
+  world.warm_up();
+  world.clock.advance_ns(10 * world.options.server.token_life_ns);
+  world.submit({.seed = 1}, 64);
+  world.run();
+  EXPECT_EQ(world.server.token_refusals, 0u);
+  EXPECT_EQ(world.server.tokens_given, 2u);
+}
+
 TEST(ClientEngine, RenewsItsTokenBeforeItExpires) {
   WorldOptions options;
-  options.server.require_token = true;
   World world(options);
   uint32_t refused = 0;
   for (uint32_t i = 0; i < 100; ++i) {
@@ -150,6 +299,7 @@ TEST(ClientEngine, CancelEndsEveryRequestOnce) {
   world.engine->cancel_all();
   for (uint64_t tag : tags) EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kCancelled);
   EXPECT_EQ(world.engine->in_flight(), 0u);
+  world.engine->flush();  // the hello
   EXPECT_FALSE(world.engine->has_unsent());
 }
 
@@ -178,7 +328,7 @@ TEST(ClientEngine, ResponsesAboveTheLimitAreCounted) {
 
 TEST(ClientEngine, DropsDatagramsOfOthers) {
   World world({});
-  const uint64_t tag = world.submit({.seed = 1, .response_bytes = 8}, 64);
+  const uint64_t tag = world.submit({.seed = 1, .response_bytes = 8, .service_us = 1000}, 64);
   const auto inject = [&](wire::Header header, std::string_view payload, const wire::Key& key) {
     Bytes bytes(600);
     bytes.resize(wire::build(header, std::as_bytes(std::span(payload)), key, bytes));
@@ -194,6 +344,7 @@ TEST(ClientEngine, DropsDatagramsOfOthers) {
   good.key_epoch = tenant.key_epoch;
   good.status = wire::StatusCode::kInternal;
 
+  while (world.server.executed == 0) world.step();
   world.network.send_to_client(0, Bytes(20));
   wire::Header header = good;
   header.session ^= 1;
@@ -218,7 +369,7 @@ TEST(ClientEngine, DropsDatagramsOfOthers) {
   header = {};
   header.type = wire::Type::kToken;  // not asked for
   header.session = world.options.engine.session;
-  header.aux = 5;
+  header.token = 5;
   inject(header, "", tenant.key);
   world.run();
 
@@ -233,6 +384,7 @@ TEST(ClientEngine, DropsDatagramsOfOthers) {
 TEST(ClientEngine, ResendOfAnotherSizeIsDropped) {
   World world({});
   const uint64_t tag = world.submit({.seed = 1, .response_bytes = 8, .service_us = 1000}, 5000);
+  while (world.server.executed == 0) world.step();
   const Credential& tenant = world.credentials[0];
   wire::Header header;
   header.type = wire::Type::kResend;
@@ -249,7 +401,7 @@ TEST(ClientEngine, ResendOfAnotherSizeIsDropped) {
   world.run();
   EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
   EXPECT_EQ(world.engine->stats().dropped[static_cast<size_t>(Drop::kBadGeometry)], 1u);
-  EXPECT_EQ(world.engine->stats().datagrams_sent, 4u);
+  EXPECT_EQ(world.engine->stats().datagrams_sent, 5u);  // a hello and four pieces
 }
 
 TEST(ClientEngine, OptionsOutOfRangeAreNamed) {

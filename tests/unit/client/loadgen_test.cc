@@ -147,8 +147,8 @@ TEST(Damage, EveryKindDamagesAsNamed) {
     for (int round = 0; round < 500; ++round) {
       const Target& target = options.targets[static_cast<size_t>(round) % 2];
       Bytes out(kMaxDamagedBytes);
-      const size_t bytes =
-          damaged(damage, target, 1, 1000, wire::PayloadKind::kTokensU16, payload, random, out);
+      const size_t bytes = damaged(damage, target, {.session = 1, .token = 5, .sequence = 1000},
+                                   1000, wire::PayloadKind::kTokensU16, payload, random, out);
       ASSERT_GE(bytes, 1u);
       out.resize(bytes);
       wire::Datagram datagram;
@@ -157,6 +157,13 @@ TEST(Damage, EveryKindDamagesAsNamed) {
         case Damage::kTag:
           ASSERT_EQ(error, wire::ParseError::kNone);
           ASSERT_FALSE(wire::verify_tag(target.credential.key, datagram));
+          break;
+        case Damage::kToken:
+        case Damage::kReplay:
+          ASSERT_EQ(error, wire::ParseError::kNone);
+          ASSERT_TRUE(wire::verify_tag(target.credential.key, datagram));
+          ASSERT_EQ(datagram.header.token == 5, damage == Damage::kReplay);
+          ASSERT_EQ(datagram.header.sequence < 1000, damage == Damage::kReplay);
           break;
         case Damage::kUnknownTenant:
         case Damage::kEpoch:
@@ -185,11 +192,21 @@ TEST(Flood, SendsWholeRequestsAndTheShareOfDamage) {
   Random random(1);
   MemoryNetwork network(clock, random, 2, NetworkFaults{});
   std::map<uint64_t, std::set<uint32_t>> flows_of;  // by request id
-  uint64_t arrived = 0;
+  std::set<std::pair<uint32_t, uint64_t>> numbers;  // flow, sequence
+  uint64_t arrived = 0, hellos = 0;
   network.set_server([&](uint32_t flow, const Bytes& bytes) {
-    ++arrived;
     wire::Datagram datagram;
-    if (wire::parse(bytes, datagram) != wire::ParseError::kNone) return;
+    const bool is_good = wire::parse(bytes, datagram) == wire::ParseError::kNone;
+    if (is_good && datagram.header.type == wire::Type::kHello) {
+      ++hellos;
+      network.send_to_client(flow, token_for(datagram.header, 1000 + flow));
+      return;
+    }
+    ++arrived;
+    if (!is_good) return;
+    if (datagram.header.request_id >= 1'000'000 && datagram.header.fragment_bytes == 256 &&
+        datagram.header.token == 1000 + flow)
+      numbers.insert({flow, uint64_t{datagram.header.sequence}});
     const uint64_t id = datagram.header.request_id;
     if (id >= 1'000'000 && datagram.header.fragment_bytes == 256) flows_of[id].insert(flow);
   });
@@ -211,6 +228,9 @@ TEST(Flood, SendsWholeRequestsAndTheShareOfDamage) {
   const FloodResults& results = flooder.results();
   EXPECT_GE(results.requests, 3000u);
   EXPECT_EQ(arrived, results.datagrams_sent);
+  EXPECT_EQ(hellos, 2u);
+  EXPECT_EQ(results.flows_with_token, 2u);
+  EXPECT_GT(numbers.size(), results.requests);
   EXPECT_GT(flows_of.size(), 3000u);
   for (const auto& [id, flows] : flows_of) EXPECT_EQ(flows.size(), 1u) << id;
   const double share = static_cast<double>(results.total_damaged()) /
@@ -219,6 +239,58 @@ TEST(Flood, SendsWholeRequestsAndTheShareOfDamage) {
   for (uint64_t count : results.damaged) EXPECT_GT(count, 10u);
   const auto json = flood_json(options, results);
   EXPECT_EQ(json["requests_sent"], results.requests);
+}
+
+// A server that does not answer a hello: the flood begins after a second, and the report says so.
+TEST(Flood, BeginsWithoutTokensAfterASecond) {
+  Options options = basic_options();
+  options.flood = true;
+  options.max_requests = 10;
+  VirtualClock clock;
+  Random random(1);
+  MemoryNetwork network(clock, random, 1, NetworkFaults{});
+  network.set_server([](uint32_t, const Bytes&) {});
+  const PayloadPool pool(options);
+  std::atomic<int> stop{0};
+  const uint64_t start_ns = clock.now_ns();
+  Flooder flooder(clock, network,
+                  {.options = &options, .pool = &pool, .stop = &stop, .start_ns = start_ns});
+  while (flooder.step()) clock.advance_ns(1'000'000);
+  EXPECT_GE(clock.now_ns(), start_ns + 1'000'000'000);
+  EXPECT_GE(flooder.results().requests, 10u);
+  EXPECT_NE(flood_table(flooder.results()).find("0 of 1 flows"), std::string::npos);
+}
+
+TEST(Flood, SealedRequestsCanBeOpened) {
+  Options options = basic_options();
+  options.flood = true;
+  options.max_requests = 300;
+  options.fragment_bytes = 256;
+  for (Target& target : options.targets) target.credential.auth = wire::Auth::kSealed;
+  VirtualClock clock;
+  Random random(1);
+  MemoryNetwork network(clock, random, 1, NetworkFaults{});
+  std::set<uint64_t> numbers;
+  network.set_server([&](uint32_t flow, Bytes bytes) {
+    wire::Datagram datagram;
+    ASSERT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
+    if (datagram.header.type == wire::Type::kHello) {
+      network.send_to_client(flow, token_for(datagram.header, 7));
+      return;
+    }
+    const auto& key = options.targets[datagram.header.tenant_id - 1].credential.key;
+    EXPECT_TRUE(wire::open(key, datagram));
+    EXPECT_TRUE(numbers.insert(uint64_t{datagram.header.sequence}).second);
+  });
+  const PayloadPool pool(options);
+  std::atomic<int> stop{0};
+  Flooder flooder(clock, network,
+                  {.options = &options, .pool = &pool, .stop = &stop, .start_ns = clock.now_ns()});
+  while (flooder.step()) {
+    clock.advance_ns(20'000);
+    network.deliver_to_server();
+  }
+  EXPECT_GT(numbers.size(), 300u);
 }
 
 TEST(LiveFeed, EndedFeedDoesNotDelayOthers) {

@@ -35,6 +35,8 @@ class MemoryNetwork final : public Transport {
 
   void set_server(Deliver deliver) { server_ = std::move(deliver); }
   void set_faults(const NetworkFaults& faults) { faults_ = faults; }
+  // Shows each datagram that the client sends.
+  void set_tap(Deliver tap) { tap_ = std::move(tap); }
   // Sets how a datagram is damaged. The default changes one random byte.
   void set_corrupt(std::function<void(Bytes&)> corrupt) { corrupt_ = std::move(corrupt); }
 
@@ -63,6 +65,7 @@ class MemoryNetwork final : public Transport {
     for (const Outgoing& datagram : batch.first(taken)) {
       Bytes bytes(datagram.head.begin(), datagram.head.end());
       bytes.insert(bytes.end(), datagram.body.begin(), datagram.body.end());
+      if (tap_) tap_(flow, bytes);
       enqueue(true, flow, std::move(bytes));
     }
     return taken;
@@ -118,6 +121,7 @@ class MemoryNetwork final : public Transport {
   const uint32_t num_flows_;
   NetworkFaults faults_;
   Deliver server_;
+  Deliver tap_;
   std::function<void(Bytes&)> corrupt_;
   uint64_t order_ = 0;
   std::priority_queue<Packet> to_server_;

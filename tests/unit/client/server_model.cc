@@ -25,30 +25,68 @@ Bytes make_response(const Order& order) {
   return response;
 }
 
-uint32_t ServerModel::token_of(uint32_t flow, uint32_t session, uint64_t period) const {
+uint64_t ServerModel::token_of(uint32_t flow, uint32_t session, uint64_t period) const {
   const std::array<std::byte, 4> address{};
-  return wire::address_token(wire::Key{}, address, static_cast<uint16_t>(flow), session, period);
+  return wire::address_token(secret_, address, static_cast<uint16_t>(flow), session, period);
 }
 
-void ServerModel::send(uint32_t flow, const wire::Header& header,
-                       std::span<const std::byte> payload, const wire::Key& key) {
+void ServerModel::send(uint32_t flow, wire::Header header, std::span<const std::byte> payload,
+                       const wire::Key& key) {
+  if (header.type != wire::Type::kToken) header.sequence = next_sequence_++;
   Bytes bytes(wire::kHeaderBytes + wire::kTagBytes + payload.size());
   bytes.resize(wire::build(header, payload, key, bytes));
   send_(flow, std::move(bytes));
 }
 
 void ServerModel::send_status(const wire::Header& to, uint32_t flow, wire::StatusCode code,
-                              const Credential* credential, uint32_t aux) {
+                              const Credential* credential, uint32_t aux, uint64_t token) {
   wire::Header header = wire::reply_header(to, wire::Type::kStatus);
   header.status = code;
   header.aux = aux;
-  if (credential == nullptr) header.auth = wire::Auth::kNone;
-  const std::string_view text = "because";
+  header.token = token;
+  if (credential == nullptr) {
+    header.auth = wire::Auth::kNone;
+    header.key_epoch = 0;
+  }
+  const std::string_view text = token == 0 ? "because" : "";  // no larger than the request
   send(flow, header, std::as_bytes(std::span(text)),
        credential == nullptr ? wire::Key{} : credential->key);
 }
 
-void ServerModel::on_datagram(uint32_t flow, const Bytes& bytes) {
+// Numbers as far behind the newest as this are refused unseen.
+constexpr uint64_t kWindow = 2048 - 64;
+
+const Credential* ServerModel::admit(uint32_t flow, const wire::Datagram& datagram) {
+  const wire::Header& header = datagram.header;
+  const auto tenant = tenants_.find(header.tenant_id);
+  if (tenant == tenants_.end()) {
+    if (options_.answer_strangers && header.offset == 0)
+      send_status(header, flow, wire::StatusCode::kUnknownTenant, nullptr);
+    ++refused_datagrams;
+    return nullptr;
+  }
+  const Credential& credential = tenant->second;
+  if (header.auth != credential.auth ||
+      (header.auth != wire::Auth::kNone && !wire::open(credential.key, datagram))) {
+    ++refused_datagrams;
+    return nullptr;
+  }
+  std::set<uint64_t>& seen = seen_[{header.tenant_id, header.session, flow}];
+  if ((!seen.empty() && header.sequence + kWindow < *seen.rbegin()) ||
+      !seen.insert(header.sequence).second) {
+    ++replayed;
+    return nullptr;
+  }
+  return &credential;
+}
+
+bool ServerModel::has_token(uint32_t flow, const wire::Header& header) const {
+  const uint64_t period = clock_.now_ns() / options_.token_life_ns;
+  return header.token == token_of(flow, header.session, period) ||
+         header.token == token_of(flow, header.session, period - 1);
+}
+
+void ServerModel::on_datagram(uint32_t flow, Bytes bytes) {
   wire::Datagram datagram;
   if (wire::parse(bytes, datagram) != wire::ParseError::kNone) {
     ++refused_datagrams;
@@ -61,7 +99,7 @@ void ServerModel::on_datagram(uint32_t flow, const Bytes& bytes) {
     case wire::Type::kRequest: on_request(flow, datagram); return;
     case wire::Type::kHello: {
       wire::Header token = wire::reply_header(header, wire::Type::kToken);
-      token.aux = token_of(flow, header.session, period);
+      token.token = token_of(flow, header.session, period);
       token.budget_us = static_cast<uint32_t>(options_.token_life_ns / 1000);
       ++tokens_given;
       send(flow, token, {}, wire::Key{});
@@ -71,14 +109,15 @@ void ServerModel::on_datagram(uint32_t flow, const Bytes& bytes) {
     case wire::Type::kResend: break;
     default: ++refused_datagrams; return;
   }
+  if (admit(flow, datagram) == nullptr) return;
+  if (!has_token(flow, header)) {
+    ++token_refusals;
+    return;
+  }
   const auto found = contexts_.find(key);
   if (found == contexts_.end()) return;
   Context& context = found->second;
-  if (header.auth != context.credential.auth ||
-      (header.auth != wire::Auth::kNone && !wire::verify_tag(context.credential.key, datagram))) {
-    ++refused_datagrams;
-    return;
-  }
+  context.flow = flow;
   if (header.type == wire::Type::kAck) {
     ++acks;
     return;
@@ -97,21 +136,14 @@ void ServerModel::on_datagram(uint32_t flow, const Bytes& bytes) {
 
 void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
   const wire::Header& header = datagram.header;
-  const auto tenant = tenants_.find(header.tenant_id);
-  if (tenant == tenants_.end()) {
-    send_status(header, flow, wire::StatusCode::kUnknownTenant, nullptr);
-    return;
-  }
-  const Credential& credential = tenant->second;
-  if (header.auth != credential.auth ||
-      (header.auth != wire::Auth::kNone && !wire::verify_tag(credential.key, datagram))) {
-    ++refused_datagrams;
-    return;
-  }
-  const uint64_t period = clock_.now_ns() / options_.token_life_ns;
-  if (options_.require_token && header.aux != token_of(flow, header.session, period) &&
-      header.aux != token_of(flow, header.session, period - 1)) {
-    send_status(header, flow, wire::StatusCode::kTokenRequired, &credential);
+  const Credential* const admitted = admit(flow, datagram);
+  if (admitted == nullptr) return;
+  const Credential& credential = *admitted;
+  if (!has_token(flow, header)) {
+    ++token_refusals;
+    if (header.offset == 0)
+      send_status(header, flow, wire::StatusCode::kTokenRequired, &credential, 0,
+                  token_of(flow, header.session, clock_.now_ns() / options_.token_life_ns));
     return;
   }
   const auto [entry, is_new] = contexts_.try_emplace({header.session, header.request_id});
@@ -126,6 +158,7 @@ void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
     context.here.resize(wire::num_pieces(header.total_bytes, header.fragment_bytes));
     context.num_missing = context.here.size();
   }
+  context.flow = flow;
   if (context.answered) {
     answer(context);
     return;
@@ -167,7 +200,13 @@ void ServerModel::send_pieces(const Context& context, uint32_t from, uint32_t to
   const auto total = static_cast<uint32_t>(response.size());
   const uint32_t fragment = options_.fragment_bytes;
   uint32_t offset = from / fragment * fragment;
+  uint32_t num_sent = 0;
   do {
+    if (forget_after_pieces != 0 && num_sent++ == forget_after_pieces) {
+      forget_after_pieces = 0;
+      forgotten_.push_back({context.header.session, context.header.request_id});
+      return;
+    }
     wire::Header header = wire::reply_header(context.header, wire::Type::kResponse);
     header.total_bytes = total;
     header.fragment_bytes = static_cast<uint16_t>(fragment);
@@ -227,6 +266,7 @@ void ServerModel::poll() {
     const Context& context = entry.second;
     return context.num_missing > 0 && now_ns > context.created_ns + options_.context_life_ns;
   });
+  for (const RequestKey& key : std::exchange(forgotten_, {})) contexts_.erase(key);
   for (auto& [key, context] : contexts_) {
     if (context.answered) continue;
     if (context.num_missing == 0) {

@@ -21,7 +21,7 @@ struct WorldOptions {
   uint32_t num_flows = 1;
   NetworkFaults faults;
   ServerOptions server;
-  EngineOptions engine{.session = 77, .first_request = 5000};
+  EngineOptions engine{.session = 77, .first_request = 5000, .first_sequence = 1};
 };
 
 struct Ended {
@@ -40,8 +40,9 @@ class World final : public OutcomeSink {
         server(
             clock, [this](uint32_t flow, Bytes b) { network.send_to_client(flow, std::move(b)); },
             options.server) {
-    const wire::Auth kinds[] = {wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kNone};
-    for (uint32_t i = 0; i < 3; ++i) {
+    const wire::Auth kinds[] = {wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kNone,
+                                wire::Auth::kSealed};
+    for (uint32_t i = 0; i < std::size(kinds); ++i) {
       Credential credential{
           .tenant_id = i + 1, .key_epoch = static_cast<uint16_t>(i + 1), .auth = kinds[i]};
       for (std::byte& b : credential.key) b = static_cast<std::byte>(random.next());
@@ -57,15 +58,22 @@ class World final : public OutcomeSink {
   uint64_t submit(const Order& order, size_t bytes) { return submit(order, bytes, credentials[0]); }
   // Returns the request's tag.
   uint64_t submit(const Order& order, size_t bytes, const Credential& credential,
-                  uint32_t budget_us = 0) {
+                  uint32_t budget_us = 0, uint64_t timeout_ns = 0) {
     const uint64_t tag = next_tag_++;
     payloads_[tag] = make_payload(order, bytes);
     EXPECT_EQ(engine->submit({.credential = credential,
                               .budget_us = budget_us,
                               .payload = payloads_[tag],
-                              .user_tag = tag}),
+                              .user_tag = tag,
+                              .timeout_ns = timeout_ns}),
               Submit::kAccepted);
     return tag;
+  }
+
+  // Gets an answer, so that the client has a token and has measured a latency.
+  void warm_up() {
+    submit({.seed = 12345}, 64);
+    run();
   }
 
   // Runs until all requests have ended, and a little longer for acks. Fails if that takes too long.

@@ -150,7 +150,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                    mbuf_bytes = "10KiB"; max_contexts = 100; max_held_bytes = "2MiB";
                    tenant_max_contexts = 50; tenant_max_held_bytes = "1MiB";
                    reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
-                   require_token = true; answer_bad_tags = true; };
+                   max_sessions = 99; max_unproven_replies = 98; answer_bad_tags = true; };
     device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn";
                slices = "priorities"; threads = 3; unmet_demands = "equal";
                cpus = [0, 3, 4]; memory = "3GiB"; };
@@ -187,7 +187,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(plane.reassembly_timeout_ns, 1'500'000'000u);
   EXPECT_EQ(plane.cache_bytes, 0u);
   EXPECT_EQ(plane.cache_ttl_ns, 3'000'000'000u);
-  EXPECT_TRUE(plane.require_token);
+  EXPECT_EQ(plane.max_sessions, 99u);
+  EXPECT_EQ(plane.max_unproven_replies, 98u);
   EXPECT_TRUE(plane.answer_bad_tags);
   EXPECT_EQ(config->device.kind, "cuda");
   EXPECT_EQ(config->device.ordinal, 2u);
@@ -268,7 +269,9 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
        "data_plane.polling: 'lazy' is not one of: adaptive, busy"},
       {"data_plane = { polling = true; };",
        "data_plane.polling: expected a string, found a boolean"},
-      {"data_plane = { require_token = 1; };", "data_plane.require_token: expected true or false"},
+      {"data_plane = { answer_bad_tags = 1; };",
+       "data_plane.answer_bad_tags: expected true or false"},
+      {"data_plane = { max_sessions = 15; };", "data_plane.max_sessions: 15 is out of range"},
       {"data_plane = { worker_lcores = [1000]; };",
        "data_plane.worker_lcores: 1000 is out of range"},
       {"data_plane = { worker_lcores = [\"1\"]; };",

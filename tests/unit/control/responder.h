@@ -19,8 +19,8 @@
 
 namespace itif::control {
 
-// Answers requests of one datagram whose tag is valid, with tokens or text on request, else
-// classes.
+// Answers hellos, and requests of one datagram with the right address token and tag: with tokens or
+// text on request, else classes.
 class Responder {
  public:
   explicit Responder(wire::Key key)
@@ -43,6 +43,7 @@ class Responder {
   uint16_t port = 0;
   std::atomic<wire::StatusCode> refuse_with{wire::StatusCode::kOk};
   std::atomic<uint16_t> seen_epoch{0};
+  std::atomic<wire::Auth> seen_auth{wire::Auth::kNone};
   std::string seen_text() {
     const std::lock_guard lock(mutex_);
     return seen_text_;
@@ -60,16 +61,26 @@ class Responder {
           ::recvfrom(fd_, bytes, sizeof bytes, 0, reinterpret_cast<sockaddr*>(&from), &size);
       wire::Datagram request;
       if (got <= 0 ||
-          wire::parse({bytes, static_cast<size_t>(got)}, request) != wire::ParseError::kNone ||
-          request.header.type != wire::Type::kRequest || !wire::verify_tag(key_, request))
+          wire::parse({bytes, static_cast<size_t>(got)}, request) != wire::ParseError::kNone)
+        continue;
+      std::byte reply[2048];
+      if (request.header.type == wire::Type::kHello) {
+        wire::Header token = wire::reply_header(request.header, wire::Type::kToken);
+        token.token = kToken;
+        ::sendto(fd_, reply, wire::build(token, {}, key_, reply), 0,
+                 reinterpret_cast<sockaddr*>(&from), size);
+        continue;
+      }
+      if (request.header.type != wire::Type::kRequest || request.header.token != kToken ||
+          !wire::open(key_, request))
         continue;
       seen_epoch = request.header.key_epoch;
+      seen_auth = request.header.auth;
       {
         const std::lock_guard lock(mutex_);
         seen_text_.assign(reinterpret_cast<const char*>(request.payload.data()),
                           request.payload.size());
       }
-      std::byte reply[2048];
       const size_t reply_bytes = answer(request.header, reply);
       ::sendto(fd_, reply, reply_bytes, 0, reinterpret_cast<sockaddr*>(&from), size);
     }
@@ -81,6 +92,7 @@ class Responder {
     header.request_id = request.request_id;
     header.auth = request.auth;
     header.key_epoch = request.key_epoch;
+    header.sequence = ++sequence_;
     if (refuse_with != wire::StatusCode::kOk) {
       header.type = wire::Type::kStatus;
       header.status = refuse_with;
@@ -120,7 +132,10 @@ class Responder {
     return wire::build(header, payload, key_, out);
   }
 
+  static constexpr uint64_t kToken = 0x123456789abcdef0;
+
   const wire::Key key_;
+  uint64_t sequence_ = 0;
   const int fd_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;

@@ -63,6 +63,28 @@ TEST_F(Neighbour, ArpFromOurMacAddressIsAnswered) {
   EXPECT_EQ(answer(question), "arp_not_ours");
 }
 
+// RFC 5227, section 2.4: any ARP packet with our address as its sender's.
+TEST_F(Neighbour, AnotherHostWithOurAddressIsAConflict) {
+  auto announcement = from_hex(kArpQuestion);
+  announcement[31] = std::byte{1};  // sender: our IP address, its MAC address
+  EXPECT_EQ(answer(announcement), "address_conflict");
+  announcement[21] = std::byte{2};  // a reply
+  EXPECT_EQ(answer(announcement), "address_conflict");
+
+  // An unsolicited neighbour advertisement from fd00::1, which is ours.
+  auto advertisement = from_hex(
+      "33 33 00 00 00 01 02 00 00 00 00 99 86 dd 60 00 00 00 00 18 3a ff "
+      "fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01 ff 02 00 00 00 00 00 00 00 00 00 00 00 00 "
+      "00 01 "
+      "88 00 00 00 20 00 00 00 fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01");
+  EXPECT_EQ(answer(advertisement), "address_conflict");
+  advertisement[11] = std::byte{1};  // our own, on a link that loops back
+  EXPECT_EQ(answer(advertisement), "source_invalid");
+  advertisement[11] = std::byte{0x99};
+  advertisement[21] = std::byte{64};  // from elsewhere: forged
+  EXPECT_EQ(answer(advertisement), "source_invalid");
+}
+
 TEST_F(Neighbour, ArpInAVlanIsAnsweredInThatVlan) {
   auto question = from_hex(kArpQuestion);
   const auto tag = from_hex("81 00 60 64");
@@ -252,7 +274,7 @@ TEST_F(Neighbour, InvalidSolicitationsAreDropped) {
   EXPECT_EQ(changed([](Packet& p) { p.payload[25] = std::byte{2}; }), "icmp_malformed");
   EXPECT_EQ(changed([](Packet& p) { p.payload[8] = std::byte{0xff}; }), "icmp_malformed");
   EXPECT_EQ(changed([](Packet& p) { p.payload[22] = std::byte{7}; }), "icmp_unsupported");
-  EXPECT_EQ(changed([](Packet& p) { p.payload[0] = std::byte{136}; }), "icmp_unsupported");
+  EXPECT_EQ(changed([](Packet& p) { p.payload[0] = std::byte{136}; }), "address_conflict");
   // Duplicate address detection names no link-layer address and asks by multicast.
   EXPECT_EQ(answer(solicitation("::", "ff02::1:ff00:1", "fd00::1", true).build()),
             "icmp_malformed");

@@ -19,6 +19,8 @@
 namespace itif::net::test {
 namespace {
 
+uint64_t next_sequence = 1;
+
 class PortTest : public EalTest {
  protected:
   // Makes a new device for every use, because DPDK cannot reopen a closed one.
@@ -121,7 +123,7 @@ TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
     EXPECT_FALSE(queue.push(job_of(4, 64)));  // full: its cache entry is removed
     EXPECT_EQ(cache.num_entries(), 3u);
     const auto round = [&] {
-      queue.poll(buffer, pool(), {}, 1);
+      queue.poll(buffer, pool(), {}, 1, next_sequence);
       while (buffer.flush() > 0) {
         rte_mbuf* mbufs[64];
         while (const uint16_t count = port->rx_burst(0, mbufs))
@@ -176,7 +178,7 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   while (push(0, greedy)) ++greedy;
   EXPECT_EQ(greedy, 32u);  // a tenant may hold at most as many as remain free
   EXPECT_TRUE(push(1, 1));
-  queue.poll(buffer, pool(), {}, 1);
+  queue.poll(buffer, pool(), {}, 1, next_sequence);
   buffer.flush();
   std::vector<uint32_t> order;
   rte_mbuf* mbufs[64];
@@ -220,7 +222,7 @@ TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
     return queue.push(job);
   };
   const auto ended = [&](uint64_t now_ns) {
-    queue.poll(buffer, pool(), {}, now_ns);
+    queue.poll(buffer, pool(), {}, now_ns, next_sequence);
     std::vector<uint64_t> ids;
     for (const TransmitQueue::Ended& one : queue.ended()) {
       EXPECT_EQ(one.tenant_index, 3u);

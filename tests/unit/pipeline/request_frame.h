@@ -14,6 +14,7 @@ namespace itif::pipeline::test {
 inline constexpr net::MacAddress kClientMac = {2, 0, 0, 0, 0, 9};
 inline constexpr uint8_t kClientIp[4] = {198, 18, 0, 2};
 inline constexpr uint8_t kOurIp[4] = {198, 18, 0, 1};
+inline constexpr uint16_t kClientPort = 40000;
 inline constexpr size_t kFrameHeaders = 14 + 20 + 8;
 
 inline std::vector<std::byte> ipv4_frame(const std::vector<std::byte>& datagram,
@@ -39,7 +40,7 @@ inline std::vector<std::byte> ipv4_frame(const std::vector<std::byte>& datagram,
     sum += std::to_integer<uint32_t>(ip[i]) << 8 | std::to_integer<uint32_t>(ip[i + 1]);
   while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
   put16(ip + 10, ~sum & 0xffff);
-  put16(ip + 20, 40000);
+  put16(ip + 20, kClientPort);
   put16(ip + 22, 9009);
   put16(ip + 24, static_cast<unsigned>(8 + datagram.size()));  // UDP checksum 0: none
   std::copy(datagram.begin(), datagram.end(), frame.begin() + kFrameHeaders);

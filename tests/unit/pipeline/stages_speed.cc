@@ -110,7 +110,8 @@ class Mode {
     header.auth = wire::Auth::kHeader;
     header.tenant_id = kFirstTenant + static_cast<uint32_t>(sent_ % settings_.tenants);
     header.session = 1;
-    header.request_id = sent_++;
+    header.request_id = header.sequence = ++sent_;
+    header.token = token();
     header.payload_kind = wire::PayloadKind::kTokensU16;
     header.key_epoch = 1;
     header.fragment_bytes = 1024;
@@ -125,6 +126,13 @@ class Mode {
     std::memcpy(rte_pktmbuf_append(mbuf, static_cast<uint16_t>(frame.size())), frame.data(),
                 frame.size());
     CHECK(rte_ring_enqueue(in_, mbuf) == 0);
+  }
+  uint64_t token() {
+    const uint64_t period = kClock.now_ns() / kTokenPeriodNs;
+    if (token_ == 0 || period != token_period_)
+      token_ = wire::address_token(shared_.token_secret, std::as_bytes(std::span(test::kClientIp)),
+                                   test::kClientPort, 1, token_period_ = period);
+    return token_;
   }
   void drop_answers() {
     void* mbuf = nullptr;
@@ -142,6 +150,7 @@ class Mode {
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<execution::GroupStage> stage_;
   uint64_t sent_ = 0;
+  uint64_t token_ = 0, token_period_ = 0;
 };
 
 double median(std::vector<double> values) {

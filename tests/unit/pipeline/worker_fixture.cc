@@ -108,7 +108,13 @@ wire::Header WorkerTest::request(uint64_t id, uint32_t total_bytes) const {
   header.payload_kind = wire::PayloadKind::kTokensU16;
   header.key_epoch = 5;
   header.fragment_bytes = 64;
+  header.token = token_of(header.session);
   return header;
+}
+
+uint64_t WorkerTest::token_of(uint32_t session) const {
+  return wire::address_token(shared->token_secret, std::as_bytes(std::span(kClientIp)), kClientPort,
+                             session, clock.now_ns() / kTokenPeriodNs);
 }
 
 Bytes WorkerTest::token_payload(std::initializer_list<uint16_t> ids) {
@@ -142,6 +148,20 @@ std::vector<Bytes> WorkerTest::datagrams(const wire::Header& header, const Bytes
 }
 
 void WorkerTest::send(const Bytes& datagram) {
+  static uint64_t next_sequence = 1'000'000;
+  Bytes copy = datagram;
+  wire::Datagram parsed;
+  const bool is_valid = wire::parse(copy, parsed) == wire::ParseError::kNone;
+  const wire::Auth auth = parsed.header.auth;
+  if (is_valid && parsed.header.token != 0 &&
+      (auth == wire::Auth::kNone || wire::open(kKey, parsed))) {
+    parsed.header.sequence = next_sequence++;
+    copy = seal(parsed.header, Bytes(parsed.payload.begin(), parsed.payload.end()));
+  }
+  replay(copy);
+}
+
+void WorkerTest::replay(const Bytes& datagram) {
   send_frame(ipv4_frame(datagram, port->info().mac));
 }
 
@@ -183,7 +203,7 @@ std::vector<Answer> WorkerTest::answers() {
     const auto bytes = std::span(frame).subspan(kFrameHeaders);
     EXPECT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
     if (datagram.header.auth != wire::Auth::kNone) {
-      EXPECT_TRUE(wire::verify_tag(kKey, datagram));
+      EXPECT_TRUE(wire::open(kKey, datagram));
     }
     out.push_back({datagram.header, Bytes(datagram.payload.begin(), datagram.payload.end())});
   }

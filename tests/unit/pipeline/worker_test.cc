@@ -108,7 +108,9 @@ TEST_F(WorkerTest, DatagramsOfATenantAreCountedByOutcome) {
   send(halves[0]);
   EXPECT_EQ((poll_worker(), count(DropReason::kDuplicate)), 1u);
   const wire::Key other_key = {std::byte{9}};
-  send(seal(request(2, 2), token_payload({9}), other_key));
+  wire::Header forged = request(2, 2);
+  forged.sequence = UINT32_MAX;
+  send(seal(forged, token_payload({9}), other_key));
   EXPECT_EQ((poll_worker(), count(DropReason::kBadTag)), 1u);
   wire::Header stranger = request(3, 2);
   stranger.tenant_id = 99;
@@ -372,7 +374,7 @@ TEST_F(WorkerTest, PingAndHelloNeedNoTenant) {
   EXPECT_EQ(got[0].header.type, Type::kPong);
   EXPECT_EQ(got[0].payload, echo);
   EXPECT_EQ(got[1].header.type, Type::kToken);
-  EXPECT_NE(got[1].header.aux, 0u);
+  EXPECT_NE(got[1].header.token, 0u);
 }
 
 TEST_F(WorkerTest, AnnouncesAddressesWhenTheLinkComesUp) {

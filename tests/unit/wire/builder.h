@@ -33,6 +33,9 @@ inline Header sample_header(Type type, Auth auth, size_t payload_bytes) {
   header.session = 0x01020304;
   header.request_id = 0x1122334455667788;
   header.total_bytes = static_cast<uint32_t>(payload_bytes);
+  const bool has_sequence =
+      type != Type::kHello && type != Type::kToken && type != Type::kPing && type != Type::kPong;
+  if (has_sequence) header.sequence = 0x0102030405060708;
   if (type == Type::kRequest || type == Type::kResponse) {
     header.fragment_bytes = kDefaultFragmentBytes;
     header.budget_us = 25'000;
@@ -50,6 +53,12 @@ inline Bytes encode(const Header& header, const Bytes& payload = {}, const Key& 
   Bytes out(header_size(header.auth) + payload.size());
   out.resize(build(header, payload, key, out));
   return out;
+}
+
+// Verifies and decrypts a datagram of test_key() in place.
+inline bool opens(Bytes& datagram, const Key& key = test_key()) {
+  Datagram parsed;
+  return parse(datagram, parsed) == ParseError::kNone && open(key, parsed);
 }
 
 // Overwrites the field at `offset` of a built datagram.

@@ -78,7 +78,8 @@ const std::map<std::string, Field>& fields() {
       FIELD(auth),         FIELD(tenant_id),      FIELD(session),   FIELD(request_id),
       FIELD(total_bytes),  FIELD(offset),         FIELD(budget_us), FIELD(payload_bytes),
       FIELD(payload_kind), FIELD(result_kind),    FIELD(flags),     FIELD(key_epoch),
-      FIELD(status),       FIELD(fragment_bytes), FIELD(aux)};
+      FIELD(status),       FIELD(fragment_bytes), FIELD(aux),       FIELD(sequence),
+      FIELD(token)};
   return all;
 }
 
@@ -187,7 +188,7 @@ TEST(Document, EveryExampleIsValid) {
   std::set<Type> types;
   std::set<Auth> auths;
   size_t datagrams = 0;
-  for (const Example& example : examples()) {
+  for (Example& example : examples()) {
     if (example.name == "key") {
       ASSERT_EQ(example.bytes.size(), key.size());
       std::copy(example.bytes.begin(), example.bytes.end(), key.begin());
@@ -198,8 +199,10 @@ TEST(Document, EveryExampleIsValid) {
     const ParseError error = parse(example.bytes, parsed);
     ASSERT_EQ(error, ParseError::kNone) << parse_error_name(error);
     if (parsed.header.auth != Auth::kNone) {
-      EXPECT_TRUE(verify_tag(key, parsed));
+      EXPECT_TRUE(open(key, parsed));
     }
+    EXPECT_EQ(parsed.header.sequence != 0,
+              parsed.header.auth != Auth::kNone || parsed.header.type == Type::kStatus);
     size_t named = 0;
     const std::regex pattern("(\\w+)=(0x[0-9a-f]+|[0-9]+)");
     const std::string& text = example.comments;
@@ -221,7 +224,23 @@ TEST(Document, EveryExampleIsValid) {
   }
   EXPECT_GT(datagrams, 10u);
   EXPECT_EQ(types.size(), 10u);  // one example of each
-  EXPECT_EQ(auths.size(), 3u);
+  EXPECT_EQ(auths.size(), 4u);
+}
+
+// The sealed request is the unsealed one's payload, its answer likewise.
+TEST(Document, SealedExamplesContainThePayloadsOfTheOthers) {
+  std::map<std::string, Bytes> blocks;
+  for (const Example& example : examples()) blocks[example.name] = example.bytes;
+  Key key{};
+  std::ranges::copy(blocks["key"], key.begin());
+  for (const std::string name : {"request", "response"}) {
+    Datagram sealed, full;
+    ASSERT_EQ(parse(blocks[name + "_sealed"], sealed), ParseError::kNone);
+    ASSERT_EQ(parse(blocks[name], full), ParseError::kNone);
+    EXPECT_FALSE(std::ranges::equal(sealed.payload, full.payload)) << name;
+    ASSERT_TRUE(open(key, sealed)) << name;
+    EXPECT_TRUE(std::ranges::equal(sealed.payload, full.payload)) << name;
+  }
 }
 
 TEST(Document, TestVectorsOfTheTag) {
@@ -240,18 +259,22 @@ TEST(Document, TestVectorsOfTheTag) {
   EXPECT_NE(text.find(hex(siphash128(test::test_key(), {}, {}))), std::string::npos);
   EXPECT_NE(text.find(hex(siphash128(test::test_key(), {}, std::span(&zero, 1)))),
             std::string::npos);
+  for (const std::byte half : {std::byte{1}, std::byte{2}}) {  // the key of encryption
+    EXPECT_NE(text.find(hex(siphash128(test::test_key(), {}, std::span(&half, 1)))),
+              std::string::npos);
+  }
 }
 
 TEST(Document, FragmentSizesForCommonMtus) {
-  EXPECT_EQ(fragment_bytes_for_mtu(1500), 1384u);
-  EXPECT_EQ(fragment_bytes_for_mtu(9000), 8884u);
+  EXPECT_EQ(fragment_bytes_for_mtu(1500), 1368u);
+  EXPECT_EQ(fragment_bytes_for_mtu(9000), 8868u);
   EXPECT_EQ(fragment_bytes_for_mtu(1280), kMinResponseFragmentBytes);
-  EXPECT_EQ(response_fragment_bytes(1384, 64), 1164u);
-  EXPECT_EQ(response_fragment_bytes(1384, 1200), 1200u);
-  EXPECT_EQ(response_fragment_bytes(1384, 8884), 1384u);
+  EXPECT_EQ(response_fragment_bytes(1368, 64), 1148u);
+  EXPECT_EQ(response_fragment_bytes(1368, 1200), 1200u);
+  EXPECT_EQ(response_fragment_bytes(1368, 8868), 1368u);
   EXPECT_EQ(response_fragment_bytes(600, 64), 600u);
   EXPECT_EQ(max_resend_ranges(64), 8u);
-  EXPECT_EQ(max_resend_ranges(1384), kMaxRanges);
+  EXPECT_EQ(max_resend_ranges(1368), kMaxRanges);
 }
 
 }  // namespace

@@ -35,18 +35,18 @@ ParseError verdict(const Bytes& datagram) {
 
 TEST(Parse, EveryTypeAndAuthRoundTrips) {
   for (Type type : kAllTypes)
-    for (Auth auth : {Auth::kNone, Auth::kHeader, Auth::kFull}) {
+    for (Auth auth : {Auth::kNone, Auth::kHeader, Auth::kFull, Auth::kSealed}) {
       if (auth != Auth::kNone && !may_have_tag(type)) continue;
       const Bytes payload = may_have_payload(type) ? pattern(16) : Bytes{};
       const Header header = sample_header(type, auth, payload.size());
-      const Bytes datagram = encode(header, payload);
+      Bytes datagram = encode(header, payload);
       Datagram parsed;
       ASSERT_EQ(parse(datagram, parsed), ParseError::kNone) << type_name(type);
+      EXPECT_EQ(open(test::test_key(), parsed), auth != Auth::kNone);
       EXPECT_EQ(parsed.header.header_bytes, header_size(auth));
       EXPECT_EQ(parsed.header.payload_bytes, payload.size());
       EXPECT_EQ(Bytes(parsed.payload.begin(), parsed.payload.end()), payload);
       EXPECT_EQ(parsed.tag.size(), auth == Auth::kNone ? 0u : kTagBytes);
-      EXPECT_EQ(verify_tag(test::test_key(), parsed), auth != Auth::kNone);
       Header expected = header;
       expected.header_bytes = parsed.header.header_bytes;
       expected.payload_bytes = parsed.header.payload_bytes;
@@ -64,19 +64,20 @@ TEST(Parse, EveryErrorIsReached) {
   } cases[] = {
       {"good", good, ParseError::kNone},
       {"empty", {}, ParseError::kTooShort},
-      {"one byte short of a header", Bytes(good.begin(), good.begin() + 49), ParseError::kTooShort},
+      {"one byte short of a header", Bytes(good.begin(), good.begin() + 65), ParseError::kTooShort},
       {"magic", with<uint16_t>(good, 0, 0x4650), ParseError::kBadMagic},
       {"version 0", with<uint8_t>(good, 2, 0), ParseError::kBadVersion},
-      {"version 2", with<uint8_t>(good, 2, 2), ParseError::kBadVersion},
+      {"version 1", with<uint8_t>(good, 2, 1), ParseError::kBadVersion},
+      {"version 3", with<uint8_t>(good, 2, 3), ParseError::kBadVersion},
       {"type 0", with<uint8_t>(good, 3, 0), ParseError::kBadType},
       {"type 11", with<uint8_t>(good, 3, 11), ParseError::kBadType},
       {"type that is request mod 16", with<uint8_t>(good, 3, 17), ParseError::kBadType},
       {"type 255", with<uint8_t>(good, 3, 255), ParseError::kBadType},
-      {"tag without room for it", with<uint8_t>(good, 4, 50), ParseError::kBadHeaderSize},
+      {"tag without room for it", with<uint8_t>(good, 4, 66), ParseError::kBadHeaderSize},
       {"room for a tag without one", with<uint8_t>(good, 5, 0), ParseError::kBadHeaderSize},
       {"header size 255", with<uint8_t>(good, 4, 255), ParseError::kBadHeaderSize},
-      {"auth 3", with<uint8_t>(good, 5, 3), ParseError::kBadHeaderSize},
-      {"cut in the tag", Bytes(good.begin(), good.begin() + 60), ParseError::kBadLength},
+      {"auth 4", with<uint8_t>(good, 5, 4), ParseError::kBadHeaderSize},
+      {"cut in the tag", Bytes(good.begin(), good.begin() + 76), ParseError::kBadLength},
       {"cut in the payload", Bytes(good.begin(), good.end() - 1), ParseError::kBadLength},
       {"a byte too many",
        [&] {
@@ -124,7 +125,7 @@ TEST(Parse, Geometry) {
       {"offset past the end", 128, 192, 64, 0, false},
       {"offset near 2^32", 128, 0xffffffc0, 64, 64, false},
       {"offset between pieces", 256, 32, 64, 64, false},
-      {"offset not of this fragment size", 4000, 1000, 1384, 1384, false},
+      {"offset not of this fragment size", 4000, 1000, 1368, 1368, false},
       {"piece too short", 100, 0, 64, 60, false},
       {"piece too long", 100, 0, 64, 68, false},
       {"last piece too long", 100, 64, 64, 64, false},
@@ -202,11 +203,11 @@ TEST(Parse, UnusedFieldsMustBeZero) {
   const struct {
     const char* what;
     size_t offset;
-    uint32_t value;
+    uint64_t value;
     size_t bytes;
     std::set<Type> allowed;
   } fields[] = {
-      {"offset", offsetof(Header, offset), 1384, 4, messages},
+      {"offset", offsetof(Header, offset), 1368, 4, messages},
       {"budget_us",
        offsetof(Header, budget_us),
        9,
@@ -222,14 +223,20 @@ TEST(Parse, UnusedFieldsMustBeZero) {
       {"status", offsetof(Header, status), 3, 2, {Type::kStatus}},
       {"fragment_bytes",
        offsetof(Header, fragment_bytes),
-       1384,
+       1368,
        2,
        {Type::kRequest, Type::kResponse, Type::kResend}},
-      {"aux",
-       offsetof(Header, aux),
-       1u << 31,
-       4,
-       {Type::kRequest, Type::kResponse, Type::kStatus, Type::kResend, Type::kBusy, Type::kToken}},
+      {"aux", offsetof(Header, aux), 1u << 31, 4, {Type::kResponse, Type::kStatus, Type::kBusy}},
+      {"sequence",
+       offsetof(Header, sequence),
+       uint64_t{1} << 63,
+       8,
+       {Type::kRequest, Type::kResponse, Type::kStatus, Type::kResend, Type::kBusy, Type::kAck}},
+      {"token",
+       offsetof(Header, token),
+       uint64_t{1} << 63,
+       8,
+       {Type::kRequest, Type::kStatus, Type::kResend, Type::kAck, Type::kToken}},
       {"flag no_cache", offsetof(Header, flags), kFlagNoCache, 2, {Type::kRequest}},
       {"flag segments", offsetof(Header, flags), kFlagSegments, 2, {Type::kRequest}},
       {"flag retry", offsetof(Header, flags), kFlagRetry, 2, {Type::kRequest}},
@@ -244,10 +251,10 @@ TEST(Parse, UnusedFieldsMustBeZero) {
   };
   for (const auto& field : fields)
     for (Type type : kAllTypes) {
-      // Two pieces, so that offset 1384 is valid for types that allow an offset.
-      const size_t payload = type == Type::kResend ? 8 : messages.contains(type) ? 1384 : 0;
+      // Two pieces, so that offset 1368 is valid for types that allow an offset.
+      const size_t payload = type == Type::kResend ? 8 : messages.contains(type) ? 1368 : 0;
       Header header = sample_header(type, Auth::kNone, payload);
-      if (messages.contains(type)) header.total_bytes = 2 * 1384;
+      if (messages.contains(type)) header.total_bytes = 2 * 1368;
       Bytes datagram = encode(header, pattern(payload));
       ASSERT_EQ(verdict(datagram), ParseError::kNone) << type_name(type);
       std::memcpy(datagram.data() + field.offset, &field.value, field.bytes);

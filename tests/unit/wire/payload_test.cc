@@ -71,19 +71,19 @@ TEST(Ranges, CountsAreBounded) {
 }
 
 TEST(Geometry, PiecesCoverTheMessage) {
-  for (uint32_t total : {0u, 1u, 63u, 64u, 65u, 1384u, 4000u, kMaxTotalBytes})
-    for (uint32_t fragment : {64u, 1384u, 8896u}) {
+  for (uint32_t total : {0u, 1u, 63u, 64u, 65u, 1368u, 4000u, kMaxTotalBytes})
+    for (uint32_t fragment : {64u, 1368u, 8896u}) {
       uint64_t sum = 0;
       const uint32_t pieces = num_pieces(total, fragment);
       for (uint32_t i = 0; i < pieces; ++i) sum += piece_bytes(total, fragment, i * fragment);
       EXPECT_EQ(sum, total);
       EXPECT_GE(pieces, 1u);
     }
-  EXPECT_EQ(fragment_bytes_for_mtu(9000), 8884u);
-  EXPECT_EQ(fragment_bytes_for_mtu(1280), 1164u);
+  EXPECT_EQ(fragment_bytes_for_mtu(9000), 8868u);
+  EXPECT_EQ(fragment_bytes_for_mtu(1280), 1148u);
   EXPECT_EQ(fragment_bytes_for_mtu(65535), kMaxFragmentBytes);
-  EXPECT_EQ(fragment_bytes_for_mtu(178), 64u);
-  EXPECT_EQ(fragment_bytes_for_mtu(177), 0u);
+  EXPECT_EQ(fragment_bytes_for_mtu(194), 64u);
+  EXPECT_EQ(fragment_bytes_for_mtu(193), 0u);
   EXPECT_EQ(fragment_bytes_for_mtu(0), 0u);
 }
 

@@ -22,14 +22,14 @@ namespace itif::bench {
 namespace {
 
 constexpr uint32_t kPacketBytes = 2048;
-constexpr uint32_t kHeaderBytes = 128 + 72;  // headroom; headers from Ethernet to itif's
-constexpr uint32_t kSets = 8;                // sets of packets, used in rotation
+constexpr uint32_t kHeaderBytes = 128 + 124;  // headroom; headers from Ethernet to the tag
+constexpr uint32_t kSets = 8;                 // sets of packets, used in rotation
 constexpr uint32_t kMaxPackets = 4096;
-constexpr uint32_t kPayloads[] = {64, 256, 1384};
+constexpr uint32_t kPayloads[] = {64, 256, 1368};
 constexpr uint32_t kPacketCounts[] = {1, 8, 64, 512, kMaxPackets};
 constexpr uint32_t kSide = 224, kPatch = 16, kChannels = 3;
 constexpr uint32_t kImageBytes = kSide * kSide * kChannels;
-constexpr uint32_t kPiecesOfImage = (kImageBytes + 1383) / 1384;
+constexpr uint32_t kPiecesOfImage = (kImageBytes + 1367) / 1368;
 constexpr uint32_t kImageCounts[] = {1, 8, 32};
 static_assert(kImageCounts[std::size(kImageCounts) - 1] * kPiecesOfImage <= kMaxPackets);
 constexpr size_t kRegionBytes = size_t{kSets} * kMaxPackets * kPacketBytes;
@@ -145,7 +145,7 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
       std::vector<BytePiece>& image_pieces = pieces.emplace_back();
       for (uint32_t i = 0; i < kPiecesOfImage; ++i)
         image_pieces.push_back(
-            {packets[image * kPiecesOfImage + i], std::min(1384u, kImageBytes - 1384 * i)});
+            {packets[image * kPiecesOfImage + i], std::min(1368u, kImageBytes - 1368 * i)});
     }
   }
   for (uint32_t i = 0; i < kSets * count; ++i)
@@ -205,7 +205,7 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
                   (patch / across * kPatch + y) * kSide + patch % across * kPatch + x;
               const uint32_t offset = pixel * kChannels + c;
               expected.push_back(
-                  static_cast<int>(image_pieces[offset / 1384].data[offset % 1384]) / 127.5 - 1);
+                  static_cast<int>(image_pieces[offset / 1368].data[offset % 1368]) / 127.5 - 1);
             }
         return expected;
       }));
