@@ -267,7 +267,7 @@ _TAGGED = {"auth", "key_epoch", "sequence"}
 _MESSAGE = _TAGGED | {"total_bytes", "fragment_bytes", "payload_bytes"}
 _USED = {  # optional fields that each type uses (section 2, "Types")
     REQUEST: _MESSAGE | {"offset", "budget_us", "payload_kind", "result_kind", "token"},
-    RESPONSE: _MESSAGE | {"offset", "budget_us", "result_kind", "status", "aux"},
+    RESPONSE: _MESSAGE | {"offset", "budget_us", "result_kind", "status", "aux", "token"},
     STATUS: _TAGGED | {"total_bytes", "payload_bytes", "status", "aux", "token"},
     RESEND: _MESSAGE | {"token"},
     BUSY: _TAGGED | {"budget_us", "aux"},
@@ -780,7 +780,7 @@ def _geometry(header: Header) -> tuple:
 
 def _message(response: Header) -> tuple:
     """The fields that all pieces of a run's response have in common; status is the model's version."""
-    return *_geometry(response), response.result_kind, response.flags, response.status, response.budget_us
+    return *_geometry(response), response.result_kind, response.flags, response.status, response.token
 
 
 def is_hint(datagram: Datagram) -> bool:

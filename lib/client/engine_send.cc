@@ -248,7 +248,7 @@ void EngineState::ask_for_missing(const Slot& slot) noexcept {
     ++stats_.resends_asked;
 }
 
-// Asks for a token, at first or again. Repeats are at least an RTO apart, which each repeat doubles.
+// Asks for a token, at first or again. Repeats are an RTO apart at least; each repeat doubles it.
 void EngineState::say_hello(uint32_t flow_index, uint64_t now_ns) noexcept {
   Flow& flow = *flows_[flow_index];
   const RetryPolicy& retry = options_.retry;

@@ -9,8 +9,8 @@
 
 namespace itif::client {
 
-// As TCP's retransmission timer (RFC 6298), with initial_rto_ns as the granularity of its clock. The
-// round trip of hello and token stands in for the latency until that is known.
+// As TCP's retransmission timer (RFC 6298), with initial_rto_ns as the granularity of its clock.
+// The round trip of hello and token stands in for the latency until that is known.
 uint64_t EngineState::rto_ns() const noexcept {
   const RetryPolicy& retry = options_.retry;
   const bool is_known = latency_ns_ != 0;
@@ -117,7 +117,7 @@ void EngineState::on_silence(uint32_t index, uint64_t now_ns) noexcept {
   } else if (slot.response.started() && slot.silent_tries % 2 == 0) {
     ask_for_missing(slot);
   } else {
-    // A server that has forgotten the response does not answer a resend, but runs the request again.
+    // A server that has forgotten the response does not answer a resend; it runs the request again.
     ++stats_.retransmissions;
     slot.was_repeated = true;
     queue_probe(index);  // the server replies with the ranges it lacks

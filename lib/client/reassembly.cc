@@ -14,7 +14,7 @@ Reassembly::Added Reassembly::add(const wire::Datagram& datagram, BufferPool& po
   const wire::Header& header = datagram.header;
   if (started() &&
       (header.total_bytes != total_bytes_ || header.fragment_bytes != fragment_bytes_ ||
-       header.result_kind != result_kind_ || header.budget_us != server_us_ ||
+       header.result_kind != result_kind_ || header.token != token_ ||
        wire::model_version(header) != model_version_)) {
     BufferPool::Buffer old = take();
     pool.release(old);
@@ -27,7 +27,7 @@ Reassembly::Added Reassembly::add(const wire::Datagram& datagram, BufferPool& po
     total_bytes_ = header.total_bytes;
     fragment_bytes_ = header.fragment_bytes;
     result_kind_ = header.result_kind;
-    server_us_ = header.budget_us;
+    token_ = header.token;
     model_version_ = wire::model_version(header);
     num_pieces_ = num_missing_ = pieces;
     std::memset(bitmap(), 0, bitmap_bytes);

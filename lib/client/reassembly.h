@@ -1,8 +1,8 @@
 // Reassembles one response from pieces in any order.
 //
-// Invariants: all received pieces have the same total, fragment size, kind, time in the server and
-// version of the model, so they are of one run. The bitmap has one bit per piece, set if it was received. num_missing_ is the number of
-// clear bits.
+// Invariants: all received pieces have the same total, fragment size, kind, token and version of
+// the model, so they are of one run. The bitmap has one bit per piece, set if it was received.
+// num_missing_ is the number of clear bits.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Reassembly {
   uint32_t total_bytes() const noexcept { return total_bytes_; }
   uint32_t fragment_bytes() const noexcept { return fragment_bytes_; }
 
-  // A piece of another geometry, kind, time in the server or version of the model restarts the
-  // reassembly: the server ran the request again.
+  // A piece of another geometry, kind, token or version of the model restarts the reassembly: the
+  // server ran the request again.
   // REQUIRES: wire::parse accepted the datagram, of type response.
   Added add(const wire::Datagram& datagram, BufferPool& pool) noexcept;
   // Writes the missing ranges in ascending order, as many as fit; returns their number.
@@ -41,7 +41,7 @@ class Reassembly {
   uint32_t fragment_bytes_ = 0;
   uint32_t num_pieces_ = 0;
   uint32_t num_missing_ = 0;
-  uint32_t server_us_ = 0;
+  uint64_t token_ = 0;
   wire::ResultKind result_kind_ = wire::ResultKind::kDefault;
   std::optional<uint16_t> model_version_;
 };

@@ -56,9 +56,9 @@ constexpr bool tag_covers_payload(Auth auth, Type type) noexcept {
 // Compares the tag in constant time. Returns false if header.auth is kNone or kSealed.
 bool verify_tag(const Key& key, const Datagram& datagram) noexcept;
 
-// Verifies a datagram, and decrypts the payload of a sealed one in place. Returns false if the tag is
-// wrong or header.auth is kNone; the payload of a sealed datagram is then zeroed, so that nobody
-// uses it, and any other unchanged. REQUIRES: for Auth::kSealed the datagram's memory is writable.
+// Verifies a datagram, and decrypts the payload of a sealed one in place. Returns false if the tag
+// is wrong or header.auth is kNone; the payload of a sealed datagram is then zeroed, and any other
+// unchanged. REQUIRES: for Auth::kSealed the datagram's memory is writable.
 bool open(const Key& key, const Datagram& datagram) noexcept;
 
 // Returns the header of a reply of `type` to the datagram with header `to`. Copies tenant, session
@@ -74,7 +74,8 @@ size_t build(Header header, std::span<const std::byte> payload, const Key& key,
 
 // Like build(), for a payload that is already in place after the header (in a packet buffer).
 // Writes header and tag to the first header_size(header.auth) bytes of `datagram`; the rest is the
-// payload, which Auth::kSealed encrypts in place. Returns false if `datagram` is too small or the payload exceeds kMaxFragmentBytes.
+// payload, which Auth::kSealed encrypts in place. Returns false if `datagram` is too small or the
+// payload exceeds kMaxFragmentBytes.
 bool seal(Header header, const Key& key, std::span<std::byte> datagram) noexcept;
 
 // Encrypts a payload in place and returns its tag. The nonce consists of fields of the header, so

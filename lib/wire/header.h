@@ -148,8 +148,8 @@ struct [[gnu::packed]] Header {
   // response: rows (first dimension) of the result; status: retry-after in µs; busy: requests
   // waiting.
   uint32_t aux = 0;  // 46
-  // Differs between any two datagrams of one sender and session. The server accepts each number of a
-  // client's session once. Part of the nonce of a sealed datagram.
+  // Differs between any two datagrams of one sender and session. The server accepts each number of
+  // a client's session once. Part of the nonce of a sealed datagram.
   uint64_t sequence = 0;  // 50
   // request, client's resend, ack: the address token that the server gave to this client; token,
   // status token_required: a new token; response: differs between two runs of a request.

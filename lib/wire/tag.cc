@@ -14,7 +14,7 @@ unsigned char* bytes_of(const std::byte* data) noexcept {
   return const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(data));
 }
 
-// What XChaCha20-Poly1305 needs beside the payload.
+// Key and nonce of XChaCha20-Poly1305.
 struct Sealing {
   // SipHash is a pseudorandom function, so its outputs for two fixed inputs make a key of 256 bits
   // that is as strong as the tenant's 128.

@@ -305,7 +305,7 @@ def test_killing_the_old_process_loses_no_state(served, namespaces, models, mome
 
 
 def test_the_new_process_gives_new_tokens(new_appliance, namespaces):
-    """Nothing that was captured before a handover runs after it. Clients get a new token with one refusal."""
+    """Requests that were captured before a handover do not run after it. Clients get a new token with one refusal."""
     appliance = new_appliance()
     appliance.sections["device"] = {"dtype": "f32"}
     appliance.start()

@@ -162,7 +162,7 @@ def test_af_xdp(f32_appliance, namespaces):
 
 
 class Recording(Client):
-    """A client that sends into a list, as frames of `source_port`. Nobody gives it an address token."""
+    """A client that sends into a list, as frames of `source_port`. It has no valid address token."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -229,8 +229,8 @@ def test_pcap(f32_appliance, namespaces):
     wait_until(all_read, lambda: f"{len(frames)} frames: {total}")
     total = assert_accounted(appliance)["total"]
     assert total["held"] == 0 and appliance.ctl_json("stats")["total"]["answered"] == 0
-    without_token = len(whole.frames) + len(pieces.frames)
-    assert total["dropped"] == {"wire_bad_length": 1, "bad_tag": 1, "wire_too_short": 1, "replayed": 1,
+    without_token = len(whole.frames) + len(pieces.frames) + 1
+    assert total["dropped"] == {"wire_bad_length": 1, "bad_tag": 1, "wire_too_short": 1,
                                 "token_required": without_token}, total
     stops_cleanly(appliance)
 
@@ -243,7 +243,7 @@ def test_pcap(f32_appliance, namespaces):
     assert not liar.heard(datagrams), "junk and wrong tags must get no answer"
     for client, ids in asked.items():
         heard = client.heard(datagrams)
-        assert [each.header.request_id for each in heard] == ids
+        assert [each.header.request_id for each in heard] == (ids + ids[:1] if client is whole else ids)
         assert all(STATUSES[each.header.status] == "token_required" and each.header.token for each in heard)
     for client in (whole, pieces, liar):
         client.close()

@@ -78,8 +78,8 @@ TEST(ClientEngine, RefusalsCarryCodeAndText) {
   }
 }
 
-// A server answers strangers only for debugging. The request goes on after the refusal, which has no
-// tag, and ends with it.
+// A server answers strangers only for debugging. The request goes on after the refusal, which has
+// no tag, and ends with it.
 TEST(ClientEngine, RefusalsWithoutATagAreHints) {
   for (const bool answers : {false, true}) {
     WorldOptions options;
@@ -237,7 +237,7 @@ TEST(ClientEngine, TheTokenOfAnyRepeatedHelloIsAccepted) {
 }
 
 // The server has restarted: its tokens have another secret. The refusal carries a new token.
-TEST(ClientEngine, SendsAgainAtOnceWithTheTokenOfARefusal) {
+TEST(ClientEngine, SendsAgainWithTheTokenOfARefusal) {
   for (const size_t tenant : {0u, 2u, 3u}) {
     World world({});
     world.warm_up();

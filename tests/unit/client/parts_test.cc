@@ -82,6 +82,23 @@ TEST(Reassembly, ChangedGeometryStartsOver) {
   pool.release(buffer);
 }
 
+// The answers of two runs may differ in their last bits.
+TEST(Reassembly, PiecesOfTwoRunsAreNotJoined) {
+  BufferPool pool(1 << 20);
+  const std::vector<std::byte> first(1000, std::byte{1}), second(1000, std::byte{2});
+  Reassembly response;
+  EXPECT_EQ(response.add(piece_of(first, 500, 0), pool), Reassembly::Added::kPiece);
+  for (const uint32_t offset : {500u, 0u}) {
+    wire::Datagram piece = piece_of(second, 500, offset);
+    piece.header.token = 9;
+    EXPECT_EQ(response.add(piece, pool),
+              offset == 500 ? Reassembly::Added::kPiece : Reassembly::Added::kWhole);
+  }
+  EXPECT_TRUE(std::ranges::equal(response.bytes(), second));
+  auto buffer = response.take();
+  pool.release(buffer);
+}
+
 TEST(Result, DecodesClassesAndFloats) {
   const wire::ClassEntry entries[] = {{2, 0.75f, "positive"}, {0, 0.25f, ""}};
   std::vector<std::byte> bytes(wire::encoded_classes_bytes(entries));

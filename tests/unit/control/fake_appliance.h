@@ -336,7 +336,7 @@ class FakeAppliance final : public Appliance, public Documents {
   }
   nlohmann::json health() const override { return {{"status", "ok"}}; }
   nlohmann::json data_address() const override {
-    return {{"address", "198.18.0.1"}, {"port", 9009}, {"fragment_bytes", 1384}};
+    return {{"address", "198.18.0.1"}, {"port", 9009}, {"fragment_bytes", 1368}};
   }
 
   // Thread-safe.

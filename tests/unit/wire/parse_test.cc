@@ -236,7 +236,7 @@ TEST(Parse, UnusedFieldsMustBeZero) {
        offsetof(Header, token),
        uint64_t{1} << 63,
        8,
-       {Type::kRequest, Type::kStatus, Type::kResend, Type::kAck, Type::kToken}},
+       {Type::kRequest, Type::kResponse, Type::kStatus, Type::kResend, Type::kAck, Type::kToken}},
       {"flag no_cache", offsetof(Header, flags), kFlagNoCache, 2, {Type::kRequest}},
       {"flag segments", offsetof(Header, flags), kFlagSegments, 2, {Type::kRequest}},
       {"flag retry", offsetof(Header, flags), kFlagRetry, 2, {Type::kRequest}},

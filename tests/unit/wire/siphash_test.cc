@@ -1,5 +1,5 @@
-// Checks our SipHash-2-4-128 against the reference vectors, and against libsodium at every split; and
-// tags, encryption and address tokens.
+// Checks our SipHash-2-4-128 against the reference vectors, and against libsodium at every split.
+// Tags, encryption and address tokens.
 #include "wire/siphash.h"
 
 #include <gtest/gtest.h>

@@ -25,9 +25,9 @@ Status gather_patches(OperatorRows& rows) {
   Random random(1);
   for (std::byte& pixel : pixels) pixel = static_cast<std::byte>(random.below(256));
   std::vector<BytePiece> pieces;  // of a datagram's size
-  for (uint32_t at = 0; at < pixels.size(); at += 1384)
+  for (uint32_t at = 0; at < pixels.size(); at += 1368)
     pieces.push_back(
-        {&pixels[at], std::min<uint32_t>(1384, static_cast<uint32_t>(pixels.size()) - at)});
+        {&pixels[at], std::min<uint32_t>(1368, static_cast<uint32_t>(pixels.size()) - at)});
   const kernels::ImagePixels image{.pieces = pieces, .scale = kScale, .shift = kShift};
   ITIF_ASSIGN(void* const out, rows.random_buffer(size_t{kPatches} * kPatchValues, rows.type()));
   return rows.from_host(

@@ -169,7 +169,7 @@ Encoder::Batch Encoder::make_padded_batch(const EncoderCase& c, uint32_t vocab) 
 }
 
 Encoder::Batch Encoder::make_images(const EncoderCase& c, const model::BackboneSpec& spec) {
-  constexpr uint32_t kPieceBytes = 1384;
+  constexpr uint32_t kPieceBytes = 1368;
   static constexpr float kScale[16] = {1 / 127.5f, 1 / 127.5f, 1 / 127.5f};
   static constexpr float kShift[16] = {-1, -1, -1};
   CHECK(spec.image.channels == 3);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kBufferBytes = 2048;
 constexpr size_t kBeforePayload = 128 + 72;  // headroom; headers from Ethernet to itif's
-constexpr size_t kPiecePayload = 1384;
+constexpr size_t kPiecePayload = 1368;
 constexpr size_t kMemoryAlignment = 4096;
 constexpr uint32_t kFirstOrdinaryId = 1000;  // past special tokens
 
