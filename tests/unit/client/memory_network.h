@@ -24,6 +24,7 @@ struct NetworkFaults {
   uint64_t min_delay_ns = 10'000;
   uint64_t jitter_ns = 0;  // larger than the datagrams' spacing: reorders
   double blocked = 0;      // share of send() calls that accept only part of the batch
+  bool is_full = false;    // send() accepts nothing
 };
 
 class MemoryNetwork final : public Transport {
@@ -62,6 +63,7 @@ class MemoryNetwork final : public Transport {
   size_t send(uint32_t flow, std::span<const Outgoing> batch) noexcept override {
     size_t taken = batch.size();
     if (random_.uniform() < faults_.blocked) taken = random_.below(batch.size() + 1);
+    if (faults_.is_full) taken = 0;
     for (const Outgoing& datagram : batch.first(taken)) {
       Bytes bytes(datagram.head.begin(), datagram.head.end());
       bytes.insert(bytes.end(), datagram.body.begin(), datagram.body.end());
