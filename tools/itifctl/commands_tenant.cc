@@ -62,8 +62,8 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
   CLI::Option* auth =
       command
           ->add_option("--auth", settings.auth,
-                       "part of a datagram that its tag covers: header, full (payload too) or "
-                       "none [header]")
+                       "least protection of datagrams: none, header (a tag over the header), full "
+                       "(over the payload, too) or sealed (the payload is encrypted) [full]")
           ->type_name("KIND")
           ->check(CLI::IsMember(auths));
   line.hints[model] = {ValueHint::Kind::kDirectory};
