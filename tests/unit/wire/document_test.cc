@@ -147,7 +147,9 @@ TEST(Document, LimitsMatchTheCode) {
       {"tenant_max_contexts", defaults.tenant_max_contexts},
       {"max_held_bytes", defaults.max_held_bytes},
       {"tenant_max_held_bytes", defaults.tenant_max_held_bytes},
-      {"cache_bytes", defaults.cache_bytes}};
+      {"cache_bytes", defaults.cache_bytes},
+      {"max_sessions", defaults.max_sessions},
+      {"max_unproven_replies", defaults.max_unproven_replies}};
   std::set<std::string> seen;
   for (const Row& row : table("## 11. Limits and timers", 1)) {
     if (row.at(2) == "–") continue;
