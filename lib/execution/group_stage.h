@@ -70,6 +70,8 @@ class GroupStage final : private runtime::CompletionSink {
   const RecentBatches& recent_batches() const noexcept { return recent_batches_; }
   // Returns true if the group's thread prepares a batch while another computes.
   bool overlaps() const noexcept { return options_.overlaps; }
+  // Returns true if a batch has ended that poll() has not completed yet. Owner thread.
+  bool has_results() const noexcept { return executor_->has_results(); }
 
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
   const pipeline::GroupInbox& inbox() const noexcept { return *inbox_; }

@@ -14,6 +14,7 @@
 #include "runtime/make_group.h"
 #include "sim/link.h"
 #include "sim/profile_costs.h"
+#include "wire/payload.h"
 
 namespace itif::sim {
 namespace {
@@ -27,6 +28,18 @@ runtime::GroupOptions group_options(const config::Batching& b, const model::Back
           .max_requests = b.max_requests,
           .max_tenants = b.max_tenants,
           .shares_weights = false};  // the tenants' models differ; their files need not
+}
+
+// The payloads that the simulation sends.
+void set_payloads(const model::BackboneSpec& spec, tenant::Tenant& tenant) {
+  const auto bit = [](wire::PayloadKind kind) { return 1u << static_cast<unsigned>(kind); };
+  if (spec.takes_images()) {
+    tenant.payload_kinds = bit(wire::PayloadKind::kImageU8);
+    tenant.max_payload_bytes = sizeof(wire::ImagePrefix) + spec.image.values();
+    return;
+  }
+  tenant.payload_kinds = bit(wire::PayloadKind::kTokensU16) | bit(wire::PayloadKind::kTokensU32);
+  tenant.max_payload_bytes = tenant.max_tokens * sizeof(uint32_t);
 }
 
 }  // namespace
@@ -101,7 +114,9 @@ Status Appliance::make_device() {
   }
   options.passes_marks = scenario_.passes_marks;
   options.is_divided = scenario_.slices.mode != SliceMode::kNone;
-  options.batch_overhead_ns = choice.batch_overhead_ns;
+  options.host = {.collects_inputs = choice.inputs == "copy",
+                  .batch_overhead_ns = choice.batch_overhead_ns,
+                  .notice_ns = choice.notice_ns};
   device_ = std::make_unique<device::SimDevice>(clock_, std::move(options));
   return {};
 }
@@ -146,7 +161,7 @@ Status Appliance::make_stage(size_t index) {
   ITIF_ASSIGN(stage.executor.batch_control, sched::parse_batch_control(batching.batch_control));
   ITIF_ASSIGN(stage.executor.generation.joining, runtime::parse_joining(batching.joining));
   ITIF_ASSIGN(stage.executor.generation.cleaning, runtime::parse_cleaning(batching.cleaning));
-  stage.overlaps = true;
+  stage.overlaps = batching.overlap != "off";
   pipeline::ReturnRing* returns[] = {&worker_->returns()};
   ITIF_ASSIGN(group.stage,
               execution::GroupStage::create(scenario_.group(index).name, std::move(made), *device_,
@@ -233,9 +248,7 @@ void Appliance::publish() {
     t.slot = served.slot;
     t.group = static_cast<uint16_t>(served.group);
     t.max_tokens = groups_[served.group].max_tokens;
-    t.max_payload_bytes = t.max_tokens * sizeof(uint32_t);
-    t.payload_kinds = 1u << static_cast<unsigned>(wire::PayloadKind::kTokensU16) |
-                      1u << static_cast<unsigned>(wire::PayloadKind::kTokensU32);
+    set_payloads(groups_[served.group].spec, t);
     t.lease = served.lease;
   }
   shared_->tenants.publish(std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_));
@@ -294,7 +307,7 @@ size_t Appliance::poll() {
   size_t done = worker_->poll();
   bool has_failed = false;
   for (Group& group : groups_) {
-    done += group.stage->poll();
+    if (!group.waits()) done += group.stage->poll();
     has_failed |= group.stage->device_failed();
   }
   if (!leaving_.empty()) release_left();
@@ -309,7 +322,7 @@ size_t Appliance::poll() {
 uint64_t Appliance::next_poll_ns() noexcept {
   uint64_t next_ns = std::min(device_->next_event_ns(), next_division_ns());
   for (const Group& group : groups_)
-    if (const uint64_t step_ns = group.stage->next_step_ns())
+    if (const uint64_t step_ns = group.waits() ? 0 : group.stage->next_step_ns())
       next_ns = std::min(next_ns, std::max(step_ns, clock_.now_ns() + kMinStepNs));
   // Deadlines and gaps of requests that are being reassembled.
   if (worker_->counters().contexts.read() > 0 || !leaving_.empty() || recovering_)

@@ -95,7 +95,11 @@ class Appliance {
     std::unique_ptr<execution::GroupStage> stage;
     uint32_t max_tokens = 0;  // of one request
     bool has_slice = false;   // and requests
-    Totals before;            // of stages that have ended
+    // Without overlap a thread launches a batch and waits for its end before all else.
+    bool waits() const noexcept {
+      return !stage->overlaps() && stage->num_executing() > 0 && !stage->has_results();
+    }
+    Totals before;  // of stages that have ended
   };
   struct Served {
     tenant::Record record;

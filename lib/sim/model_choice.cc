@@ -26,9 +26,10 @@ Result<model::BackboneSpec> spec_of(const ModelChoice& choice) {
   ITIF_ASSIGN(const backbone::Preset* preset, backbone::find_preset(choice.preset));
   model::BackboneSpec spec = preset->spec;
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  if (spec.takes_images())
-    return fail(Code::kUnsupported,
-                fmt::format("model.preset: '{}' takes images: only models of text are simulated",
+  if (spec.takes_images() && (choice.max_positions != 0 || choice.vocab != 0))
+    return fail(Code::kInvalidArgument,
+                fmt::format("model.max_positions and model.vocab: '{}' takes images, which have no "
+                            "vocabulary, and as many positions as patches and a class token",
                             choice.preset));
   const auto replace = [](uint32_t& field, uint32_t value) {
     if (value != 0) field = value;
@@ -41,7 +42,7 @@ Result<model::BackboneSpec> spec_of(const ModelChoice& choice) {
   replace(spec.max_positions, choice.max_positions);
   if (family->make_decoder) {
     replace_decoder(spec, choice);
-  } else {
+  } else if (!spec.takes_images()) {
     // No cost of an encoder depends on the vocabulary, but the time to load a model does.
     spec.vocab = kEncoderVocab;
   }

@@ -89,6 +89,28 @@ Status write_tensors(const std::vector<Tensor>& tensors, uint64_t mark, const st
   return {};
 }
 
+Status write_json(const ordered_json& json, const std::string& path) {
+  std::ofstream file(path);
+  file << json.dump(2) << "\n";
+  file.close();
+  if (!file) return fail(Code::kPermission, path + " cannot be written");
+  return {};
+}
+
+// Images arrive in the model's size as bytes, which it scales to [-1, 1].
+Status write_preprocessor(const model::ImageInput& image, const std::string& directory) {
+  const std::vector<double> half(image.channels, 0.5);
+  const ordered_json config = {{"image_processor_type", "ViTImageProcessor"},
+                               {"do_resize", false},
+                               {"size", {{"height", image.height}, {"width", image.width}}},
+                               {"do_rescale", true},
+                               {"rescale_factor", 1.0 / 255},
+                               {"do_normalize", true},
+                               {"image_mean", half},
+                               {"image_std", half}};
+  return write_json(config, directory + "/preprocessor_config.json");
+}
+
 }  // namespace
 
 Result<TemporaryDirectory> TemporaryDirectory::make() {
@@ -138,11 +160,8 @@ Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::st
     config["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}, {"3", "d"}};
     config["problem_type"] = "single_label_classification";
   }
-  std::ofstream file(directory + "/config.json");
-  file << config.dump(2) << "\n";
-  file.close();
-  if (!file) return fail(Code::kPermission, directory + "/config.json cannot be written");
-  return {};
+  if (spec.takes_images()) ITIF_TRY(write_preprocessor(spec.image, directory));
+  return write_json(config, directory + "/config.json");
 }
 
 }  // namespace itif::sim

@@ -24,6 +24,7 @@ class ProfileCosts final : public device::OperatorCosts {
   double operator_ns(kernels::Operator op, double part) noexcept override;
   // Part of the profile's other operators.
   double copy_ns(size_t) noexcept override { return 0; }
+  double collect_ns(size_t) noexcept override { return 0; }
 
  private:
   double gemm_ns(const kernels::GroupedGemm& gemm) noexcept;

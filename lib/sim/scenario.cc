@@ -54,6 +54,21 @@ Status check_generation(const GroupScenario& s, const DeviceChoice& device) {
   return {};
 }
 
+Status check_images(const GroupScenario& s, const Scenario& all) {
+  const auto spec = spec_of(s.model);
+  if (!spec || !spec->takes_images()) return {};
+  if (all.passes_marks)
+    return refuse(fmt::format("check_answers: '{}' takes images, whose answers have no marks",
+                              s.model.preset));
+  if (!all.device.profile.empty())
+    return refuse(
+        fmt::format("device.profile: '{}' takes images: choose a device.machine", s.model.preset));
+  if (s.arrivals.kind == ArrivalKind::kTrace)
+    return refuse(
+        fmt::format("arrivals.trace: a trace has texts, but '{}' takes images", s.model.preset));
+  return {};
+}
+
 // A group of scenario `all`.
 Status check_group(const GroupScenario& s, const Scenario& all) {
   if (s.tenants.empty()) return refuse("tenants: name at least one");
@@ -71,6 +86,7 @@ Status check_group(const GroupScenario& s, const Scenario& all) {
   if (s.lengths.kind == LengthKind::kFile && s.lengths.file.empty())
     return refuse("lengths.file: name the file of lengths");
   ITIF_TRY(check_generation(s, all.device));
+  ITIF_TRY(check_images(s, all));
   if (s.arrivals.kind == ArrivalKind::kTrace && s.arrivals.trace.empty())
     return refuse("arrivals.trace: name the file of arrivals");
   if (s.arrivals.kind == ArrivalKind::kClosed && s.arrivals.concurrency > all.client.max_in_flight)
@@ -156,6 +172,8 @@ Status check(const Scenario& s) {
   if (s.warmup_ns >= s.duration_ns) return refuse("warmup must be shorter than duration");
   if (s.device.profile.empty() && s.device.request_overhead_ns > 0)
     return refuse("device.request_overhead needs device.profile");
+  if (!s.device.profile.empty() && s.device.inputs != "gather")
+    return refuse("device.inputs: a profile has no cost of copies: choose a device.machine");
   if (!s.device.profile.empty() && s.num_groups() > 1)
     return refuse("device.profile has the costs of one group: with several, choose device.machine");
   return check_slices(s);

@@ -20,8 +20,12 @@ inline constexpr uint32_t kMaxRequestTokens = 1u << 20;
 struct DeviceChoice {
   std::string machine = "v100";
   std::string dtype = "auto";
-  std::string profile;   // a file of lib/plan/cost_file.h; replaces `machine`
-  uint32_t threads = 0;  // profile: compute threads of the measured device; 0: a GPU
+  std::string profile = {};  // a file of lib/plan/cost_file.h; replaces `machine`
+  uint32_t threads = 0;      // profile: compute threads of the measured device; 0: a GPU
+  // How payloads reach the device. gather: the batch reads them from their packets. copy: the host
+  // collects and copies them before the batch.
+  std::string inputs = "gather";
+  uint64_t notice_ns = 0;  // from the end of a batch until its group's thread sees it
   // Time of the host that no cost model holds.
   uint64_t batch_overhead_ns = 0;    // per batch
   uint64_t request_overhead_ns = 0;  // profile: per request of a batch

@@ -61,6 +61,8 @@ void read_device(Reader& r, DeviceChoice& device) {
   r.choice("dtype", device.dtype, dtypes);
   r.text("profile", device.profile);
   r.integer("threads", device.threads, 0, 1024);
+  r.choice("inputs", device.inputs, {"gather", "copy"});
+  r.duration("notice", device.notice_ns, 0, kSecond);
   r.duration("batch_overhead", device.batch_overhead_ns, 0, kSecond);
   r.duration("request_overhead", device.request_overhead_ns, 0, kSecond);
 }
@@ -70,6 +72,7 @@ void read_batching(Reader& r, config::Batching& b, const ModelChoice& model) {
   r.checked("batch_control", b.batch_control, sched::parse_batch_control);
   r.choice("fidelity", b.fidelity, {"fused", "thesis"});
   r.checked("planner", b.planner, [&](const char* text) { return check_planner(model, text); });
+  r.choice("overlap", b.overlap, {"auto", "on", "off"});
   r.integer("max_tokens", b.max_tokens, 16, kMaxTokens);
   r.integer("max_requests", b.max_requests, 1, 65536);
   r.integer("max_tenants", b.max_tenants, 1, 4096);

@@ -10,7 +10,6 @@ namespace itif::sim {
 namespace {
 
 constexpr uint32_t kFlows = 4;
-constexpr size_t kIdTable = 65536;
 // A poll does bounded work, so a settled state needs several; far more is a loop without an end.
 constexpr int kMaxPolls = 1'000'000;
 // Longer than any timer of the appliance; a run that is still busy then does not end.
@@ -48,11 +47,13 @@ Result<std::unique_ptr<Simulation>> Simulation::create(const Scenario& scenario,
   for (size_t i = 0; i < sim->sources_.size(); ++i) {
     Source& source = sim->sources_[i];
     const uint32_t max_tokens = sim->appliance_->max_tokens(i);
-    ITIF_ASSIGN(source.workload, Workload::make(scenario.group(i), source.duration_ns, max_tokens,
-                                                sim->random_.next(),
-                                                max_output_tokens(scenario.group(i), source.spec)));
-    for (size_t j = 0; j < kIdTable + max_tokens; ++j)
-      source.ids.push_back(static_cast<uint16_t>(sim->random_.below(source.spec.vocab)));
+    GroupScenario group = scenario.group(i);
+    if (source.spec.takes_images())
+      group.lengths = {.kind = LengthKind::kUniform, .from = max_tokens, .to = max_tokens};
+    ITIF_ASSIGN(source.workload,
+                Workload::make(group, source.duration_ns, max_tokens, sim->random_.next(),
+                               max_output_tokens(group, source.spec)));
+    sim->make_payloads(i);
     source.start_ns = sim->start_ns_ + scenario.group(i).slice.from_ns;
   }
   sim->results_.tenants.resize(sim->targets_.size());
@@ -174,13 +175,13 @@ void Simulation::submit(size_t group, const Draw& draw) {
   else if (options_.logs_events)
     log_.add(now_ns(), "request {} tenant {} tokens {} deadline {}", tag, target.record.id,
              draw.num_tokens, draw.deadline_ns);
-  const auto payload = std::as_bytes(payload_of(pending));
   const client::Submit submitted = engine_->submit(
       {.credential = target.credential,
-       .payload_kind = wire::PayloadKind::kTokensU16,
+       .payload_kind =
+           source.image.empty() ? wire::PayloadKind::kTokensU16 : wire::PayloadKind::kImageU8,
        .result_kind = generates ? wire::ResultKind::kTokens : wire::ResultKind::kLogits,
        .budget_us = static_cast<uint32_t>(std::min<uint64_t>(draw.deadline_ns / 1000, UINT32_MAX)),
-       .payload = payload,
+       .payload = payload_of(pending),
        .user_tag = tag});
   if (submitted == client::Submit::kAccepted) return;
   const client::Outcome lost = {

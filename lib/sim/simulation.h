@@ -19,6 +19,9 @@
 
 namespace itif::sim {
 
+// Positions in a group's random token ids at which a text may begin.
+inline constexpr size_t kIdTable = 65536;
+
 struct SimulationOptions {
   bool logs_events = false;
   std::FILE* log_file = nullptr;         // the events' text; null: only their hash
@@ -95,7 +98,8 @@ class Simulation final : public client::OutcomeSink {
     uint32_t first_tenant = 0;  // its first target
     std::optional<Workload> workload = {};
     std::optional<Draw> next = {};
-    std::vector<uint16_t> ids = {};  // random token ids; a payload is a part of them
+    std::vector<uint16_t> ids = {};     // random token ids; a payload is a part of them
+    std::vector<std::byte> image = {};  // of models that take images: the payload of all requests
     uint32_t in_flight = 0;
   };
   Simulation(const Scenario& scenario, Nic& nic, const SimulationOptions& options);
@@ -105,7 +109,9 @@ class Simulation final : public client::OutcomeSink {
   void submit_due();
   void submit_due(size_t group);
   void submit(size_t group, const Draw& draw);
-  std::span<const uint16_t> payload_of(const Pending& pending) const;
+  void make_payloads(size_t group);
+  std::span<const uint16_t> text_of(const Pending& pending) const;
+  std::span<const std::byte> payload_of(const Pending& pending) const;
   bool is_right(const Pending& pending, std::span<const std::byte> result) const;
   bool has_right_logit(const Pending& pending, std::span<const std::byte> result) const;
   bool has_right_tokens(const Pending& pending, std::span<const std::byte> result) const;

@@ -5,12 +5,34 @@
 #include "device/sim/row_marks.h"
 #include "model/text_positions.h"
 #include "sim/simulation.h"
+#include "wire/payload.h"
 
 namespace itif::sim {
 
-std::span<const uint16_t> Simulation::payload_of(const Pending& pending) const {
+void Simulation::make_payloads(size_t group) {
+  Source& source = sources_[group];
+  const model::ImageInput& input = source.spec.image;
+  if (!source.spec.takes_images()) {
+    for (size_t i = 0; i < kIdTable + appliance_->max_tokens(group); ++i)
+      source.ids.push_back(static_cast<uint16_t>(random_.below(source.spec.vocab)));
+    return;
+  }
+  // No cost depends on the pixels: zeros do.
+  const wire::ImagePrefix prefix = {.height = static_cast<uint16_t>(input.height),
+                                    .width = static_cast<uint16_t>(input.width),
+                                    .channels = static_cast<uint16_t>(input.channels)};
+  source.image.resize(sizeof(prefix) + input.values());
+  std::memcpy(source.image.data(), &prefix, sizeof(prefix));
+}
+
+std::span<const uint16_t> Simulation::text_of(const Pending& pending) const {
   if (pending.num_output > 0) return pending.source;
   return std::span(sources_[pending.group].ids).subspan(pending.first_id, pending.num_tokens);
+}
+
+std::span<const std::byte> Simulation::payload_of(const Pending& pending) const {
+  const Source& source = sources_[pending.group];
+  return source.image.empty() ? std::as_bytes(text_of(pending)) : std::span(source.image);
 }
 
 bool Simulation::is_right(const Pending& pending, std::span<const std::byte> result) const {
@@ -38,7 +60,7 @@ bool Simulation::has_right_logit(const Pending& pending, std::span<const std::by
   float logit = 0;
   if (result.size() < sizeof(logit)) return false;
   std::memcpy(&logit, result.data(), sizeof(logit));
-  const auto text = payload_of(pending);
+  const auto text = text_of(pending);
   const std::vector<int32_t> ids(text.begin(), text.end());
   std::vector<uint32_t> positions(text.size());
   const model::BackboneSpec& spec = sources_[pending.group].spec;

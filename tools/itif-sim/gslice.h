@@ -1,5 +1,5 @@
 // The experiments of GSLICE's section 4 as data, and their runs. Transformers of unlike weight take
-// the place of the paper's networks: BERT-tiny, MiniLM, BERT-base and ALBERT-large for Mobilenet,
+// the place of the paper's networks: BERT-tiny, MiniLM, ViT-base and ALBERT-large for Mobilenet,
 // Alexnet, ResNet-50 and VGG-19.
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "report/figure.h"
 #include "sim/figures.h"
 #include "sim/scenario.h"
 
@@ -33,6 +34,13 @@ struct MixRow {
 };
 inline constexpr const char* kModes[] = {"default", "slab", "slices"};
 
+// Figures 12a and 12b: a group that always has requests, with some components of GSLICE.
+struct ComponentRow {
+  std::string model, mode;  // bench::Component::name
+  double per_s = 0, p50_ms = 0;
+  double execute_ms = 0;  // from the launch of a batch to its end
+};
+
 // Figures 12c and 14: a group with an objective, under two controls of its batches.
 struct ControlRow {
   std::string control;
@@ -51,6 +59,7 @@ struct TimeLine {
 
 struct GsliceReport {
   std::vector<MixRow> mixes;
+  std::vector<ComponentRow> components;
   std::vector<ControlRow> controls;
   std::vector<TimeLine> time_lines;
 };
@@ -58,6 +67,8 @@ struct GsliceReport {
 // Errors: those of simulate().
 Result<GsliceReport> run_gslice(bool is_quick);
 
+// Figures 12a and 12b of a report.
+bench::Figure components_figure(const GsliceReport& report);
 std::string to_markdown(const std::string& command, const GsliceReport& report);
 std::string to_json(const GsliceReport& report);
 

@@ -23,7 +23,9 @@ struct Machine {
   double attained = 1;          // share of these peaks that large GEMMs reach
   double bytes_per_s = 0;       // device memory
   double host_bytes_per_s = 0;  // copies between host and device, one direction
-  double launch_ns = 0;         // between the ends of two dependent kernels, besides their work
+  // Inputs that the host first collects from packets, then copies to the device.
+  double collected_bytes_per_s = 0;
+  double launch_ns = 0;  // between the ends of two dependent kernels, besides their work
   size_t memory_bytes = 0;
   uint32_t multiprocessors = 0;
 

@@ -295,4 +295,8 @@ double MachineCosts::copy_ns(size_t bytes) noexcept {
   return machine_.launch_ns + static_cast<double>(bytes) / machine_.host_bytes_per_s * 1e9;
 }
 
+double MachineCosts::collect_ns(size_t bytes) noexcept {
+  return machine_.launch_ns + static_cast<double>(bytes) / machine_.collected_bytes_per_s * 1e9;
+}
+
 }  // namespace itif::device

@@ -26,6 +26,7 @@ class MachineCosts final : public OperatorCosts {
 
   double operator_ns(kernels::Operator op, double part) noexcept override;
   double copy_ns(size_t bytes) noexcept override;
+  double collect_ns(size_t bytes) noexcept override;
 
  private:
   const Machine& machine_;

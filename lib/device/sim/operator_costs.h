@@ -16,6 +16,8 @@ class OperatorCosts {
   virtual double operator_ns(kernels::Operator op, double part) noexcept = 0;
   // A copy from the device to the host.
   virtual double copy_ns(size_t bytes) noexcept = 0;
+  // A batch's inputs, which the host collects from packets and then copies to the device.
+  virtual double collect_ns(size_t bytes) noexcept = 0;
 };
 
 }  // namespace itif::device

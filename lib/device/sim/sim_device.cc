@@ -77,9 +77,9 @@ Result<std::unique_ptr<Stream>> SimDevice::make_stream(const StreamLimits&,
                                                        const StreamOptions& options) {
   const size_t act_bytes =
       options_.passes_marks ? dtype_bytes(options_.info.compute.activations) : 0;
-  auto stream = std::make_unique<SimStream>(timeline_, options_.is_divided ? num_lanes_++ : 0,
-                                            *options_.costs, num_streams_, act_bytes,
-                                            options_.batch_overhead_ns);
+  auto stream =
+      std::make_unique<SimStream>(timeline_, options_.is_divided ? num_lanes_++ : 0,
+                                  *options_.costs, num_streams_, act_bytes, options_.host);
   if (options_.is_divided) stream->set_percent(options.share.percent);
   return stream;
 }

@@ -4,6 +4,7 @@
 // All streams share one timeline: a batch starts when the previous one of any stream has ended. On
 // a divided device each stream has its own timeline and a part of the multiprocessors, its
 // Share::percent: batches of different streams run side by side.
+// Launches never block, whatever StreamOptions::is_async says.
 // Results are zeros, or with marks a function of the request's tokens and of the model
 // (row_marks.h). A decoder generates as many tokens as its source asks for (next_tokens.h).
 //
@@ -18,6 +19,7 @@
 #include "device/device.h"
 #include "device/sim/machine.h"
 #include "device/sim/operator_costs.h"
+#include "device/sim/sim_host.h"
 #include "device/sim/sim_memory.h"
 #include "device/sim/timeline.h"
 
@@ -27,8 +29,8 @@ struct SimOptions {
   DeviceInfo info = {};  // kind becomes "sim"; memory_bytes limits buffers and slabs
   std::unique_ptr<OperatorCosts> costs = {};
   bool passes_marks = false;
-  uint64_t batch_overhead_ns = 0;  // of the host, added to each batch
-  bool is_divided = false;         // streams run side by side
+  SimHost host = {};
+  bool is_divided = false;  // streams run side by side
 };
 
 // Describes a machine as a device. `dtype`: a name of kComputeTypes; "auto": f16. Errors:

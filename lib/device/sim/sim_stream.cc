@@ -2,22 +2,42 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "device/sim/row_marks.h"
 
 namespace itif::device {
+namespace {
+
+// Returns the payload bytes that a gather reads; nullopt: the operator is none.
+std::optional<size_t> gathered_bytes(kernels::Operator op) noexcept {
+  size_t bytes = 0;
+  if (const auto* ids = std::get_if<const kernels::GatherIds*>(&op)) {
+    for (const kernels::IdPiece& piece : (*ids)->pieces)
+      bytes += size_t{piece.num_ids} * piece.id_bytes;
+    return bytes;
+  }
+  if (const auto* patches = std::get_if<const kernels::GatherPatches*>(&op)) {
+    for (const kernels::ImagePixels& image : (*patches)->images)
+      for (const BytePiece& piece : image.pieces) bytes += piece.bytes;
+    return bytes;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 SimStream::SimStream(Timeline& timeline, size_t lane, OperatorCosts& costs, uint32_t& num_streams,
-                     size_t act_bytes, uint64_t batch_overhead_ns)
+                     size_t act_bytes, const SimHost& host)
     : timeline_(timeline),
       lane_(lane),
       costs_(costs),
       num_streams_(num_streams),
       act_bytes_(act_bytes),
       next_tokens_(act_bytes),
-      batch_overhead_ns_(batch_overhead_ns) {
+      host_(host) {
   ++num_streams_;
 }
 
@@ -26,7 +46,10 @@ SimStream::~SimStream() {
 }
 
 void SimStream::dispatch(kernels::Operator op) {
-  pending_ns_ += costs_.operator_ns(op, part_);
+  const auto bytes = host_.collects_inputs ? gathered_bytes(op) : std::nullopt;
+  if (bytes) copy_ns_ += costs_.collect_ns(*bytes);
+  // A gather of collected inputs reads the device's memory: about a launch.
+  pending_ns_ += bytes ? costs_.copy_ns(0) : costs_.operator_ns(op, part_);
   if (act_bytes_ > 0) pass_marks(op, act_bytes_);
   next_tokens_.follow(op);
 }
@@ -42,12 +65,19 @@ SimStream::Batch SimStream::schedule() {
   const double inputs_ns = std::exchange(inputs_ns_, -1);
   const uint64_t read_ns =
       inputs_ns < 0 ? total_ns : static_cast<uint64_t>(std::llround(inputs_ns));
-  return {.span = timeline_.add(lane_, total_ns, read_ns, part_), .device_ns = total_ns};
+  const Timeline::Work work = {
+      .lane = lane_,
+      .part = part_,
+      .copy_ns = static_cast<uint64_t>(std::llround(std::exchange(copy_ns_, 0))),
+      .inputs_ns = read_ns,
+      .total_ns = total_ns,
+      .notice_ns = host_.notice_ns};
+  return {.span = timeline_.add(work), .device_ns = total_ns};
 }
 
 Stream::Event SimStream::record() {
   CHECK(next_event_ - waited_ < kMaxPending);
-  pending_ns_ += static_cast<double>(batch_overhead_ns_);
+  pending_ns_ += static_cast<double>(host_.batch_overhead_ns);
   batches_[next_event_ % kMaxPending] = schedule();
   return next_event_++;
 }

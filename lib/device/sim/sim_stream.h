@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "device/sim/next_tokens.h"
 #include "device/sim/operator_costs.h"
+#include "device/sim/sim_host.h"
 #include "device/sim/timeline.h"
 
 namespace itif::device {
@@ -16,10 +17,9 @@ namespace itif::device {
 class SimStream final : public Stream {
  public:
   // All references outlive the stream. `num_streams` counts the streams that exist. `act_bytes`: of
-  // an activation, if marks are passed on; 0: they are not. `batch_overhead_ns` is added to each
-  // event's launches.
+  // an activation, if marks are passed on; 0: they are not.
   SimStream(Timeline& timeline, size_t lane, OperatorCosts& costs, uint32_t& num_streams,
-            size_t act_bytes, uint64_t batch_overhead_ns);
+            size_t act_bytes, const SimHost& host);
   ~SimStream() override;
 
   void attach_thread() override {}
@@ -50,9 +50,10 @@ class SimStream final : public Stream {
   uint32_t& num_streams_;
   const size_t act_bytes_;
   NextTokens next_tokens_;
-  const uint64_t batch_overhead_ns_;
+  const SimHost host_;
   double pending_ns_ = 0;  // of the launches since the last event
   double inputs_ns_ = -1;  // of those up to end_inputs(); negative: not called
+  double copy_ns_ = 0;     // of the inputs that the host collects for these launches
   Event next_event_ = 0;
   Event waited_ = 0;  // events before it have been waited for
   std::array<Batch, kMaxPending> batches_;

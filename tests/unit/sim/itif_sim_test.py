@@ -111,6 +111,19 @@ def check_gslice(program, check):
     for mix in ("C1", "C2", "C3", "C4"):
         rates = [mixes.get((mix, mode), {}).get("answers_per_s", 0) for mode in ("default", "slab", "slices")]
         check(f"gslice: each part of GSLICE answers more of {mix}", 0 < rates[0] < rates[1] < rates[2], str(rates))
+    rows = report.get("components", [])
+    check("gslice has three groups with five choices of components", len(rows) == 15, str(rows))
+    by_model = {}
+    for row in rows:
+        by_model.setdefault(row["model"], {})[row["components"]] = row["answers_per_s"]
+    for model, rates in by_model.items():
+        gains = {mode: rate / rates["none"] for mode, rate in rates.items()}
+        ordered = 1 < gains["zero copy"] < gains["streams"] < gains["batching"] < gains["all"] * 1.03
+        check(f"gslice: each component answers more with {model}", ordered, str(gains))
+    if by_model:
+        gain = {model: rates["streams"] / rates["none"] for model, rates in by_model.items()}
+        check("gslice: streams bring light groups more", gain["minilm-l6"] > gain["vit-base"] > gain["albert-large"] > 1,
+              str(gain))
     check("gslice has four time lines", len(report.get("time_lines", [])) == 4, done.stderr)
 
 

@@ -91,6 +91,28 @@ TEST_F(ScenarioTest, PlannersAndPoliciesMayHaveSettings) {
             std::string::npos);
 }
 
+TEST_F(ScenarioTest, ImagesHaveNoMarksTracesOrProfiles) {
+  const std::string vit = "model: { preset = \"vit-tiny\"; };\n";
+  EXPECT_EQ(error_of(vit), "");
+  EXPECT_NE(error_of(vit + "check_answers = true;\n").find("check_answers: 'vit-tiny'"),
+            std::string::npos);
+  EXPECT_NE(error_of(vit + "arrivals: { kind = \"trace\"; trace = \"t\"; };\n")
+                .find("arrivals.trace: a trace has texts"),
+            std::string::npos);
+  EXPECT_NE(error_of(vit + "device: { profile = \"p\"; };\n").find("device.profile: 'vit-tiny'"),
+            std::string::npos);
+}
+
+TEST_F(ScenarioTest, InputsAreGatheredOrCopied) {
+  for (const std::string inputs : {"gather", "copy"})
+    EXPECT_EQ(error_of("device: { inputs = \"" + inputs + "\"; notice = \"50us\"; };\n"), "");
+  EXPECT_NE(error_of("device: { inputs = \"copy\"; profile = \"p\"; };\n").find("device.inputs"),
+            std::string::npos);
+  EXPECT_EQ(error_of("batching: { overlap = \"off\"; };\n"), "");
+  EXPECT_NE(error_of("batching: { overlap = \"never\"; };\n").find("batching.overlap"),
+            std::string::npos);
+}
+
 TEST_F(ScenarioTest, UnknownSettingsAreRefusedByNameAndLine) {
   EXPECT_NE(error_of("seed = 1;\nspeed = 2;\n").find(":2: speed: unknown key"), std::string::npos);
   EXPECT_NE(error_of("arrivals: {\n rat = 5.0;\n};\n").find(":2: arrivals.rat: unknown key"),
@@ -179,9 +201,22 @@ TEST(Parameters, HaveTheRangesOfTheFile) {
   EXPECT_EQ(changed.deadlines.from_ns, 500'000u);
 }
 
-TEST(Models, AreModelsOfText) {
+TEST(Models, MayTakeImages) {
+  const auto spec = spec_of({.preset = "vit-base"});
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->max_tokens(), 197u);  // 14 x 14 patches and a class token
+  EXPECT_EQ(spec->image.patch_values(), 16u * 16 * 3);
+  EXPECT_EQ(spec->hidden, 768u);
+  EXPECT_EQ(spec->layers, 12u);
+  EXPECT_EQ(spec->heads, 12u);
+  EXPECT_EQ(spec->intermediate, 3072u);
+  EXPECT_FALSE(generates(*spec));
+  EXPECT_FALSE(spec_of({.preset = "vit-base", .max_positions = 100}));
+  EXPECT_FALSE(spec_of({.preset = "vit-base", .vocab = 100}));
+}
+
+TEST(Models, TakeOtherSizes) {
   EXPECT_TRUE(spec_of({.preset = "bert-base"}));
-  EXPECT_FALSE(spec_of({.preset = "vit-tiny"}));
   EXPECT_FALSE(generates(*spec_of({.preset = "bert-base"})));
   EXPECT_FALSE(spec_of({.preset = "bert-base", .heads = 7}));
   EXPECT_EQ(spec_of({.preset = "bert-base", .hidden = 3072})->intermediate, 4 * 3072u);

@@ -31,6 +31,43 @@ TEST(Simulation, AnswersALightLoadInFull) {
   EXPECT_EQ(r.padding(), 0) << "packed pads nothing";
 }
 
+// An image of 150,536 bytes arrives in some hundred datagrams and has 197 tokens.
+TEST(Simulation, AnswersImages) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "vit-tiny"};
+  s.arrivals.rate = 200;
+  const Results r = run(s);
+  const TenantResults all = r.total();
+  EXPECT_GT(all.sent, 150u);
+  EXPECT_EQ(all.answered, all.sent);
+  EXPECT_EQ(all.tokens, 197 * all.answered);
+  EXPECT_EQ(r.tokens, 197 * r.requests);
+  EXPECT_GT(r.link.sent, 100 * all.sent);
+  // The link's rate bounds the latency: 150,536 bytes at 10 Gb/s, and two delays.
+  EXPECT_GT(all.latency_ns.min(), 150'536 * 8 / 10 + 2 * s.link.delay_ns);
+}
+
+// GSLICE's Figure 12a: each component alone answers more than none.
+TEST(Simulation, OverlapAndZeroCopyHideTheHost) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "vit-tiny"};
+  s.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 8};
+  s.batching.max_requests = 1;
+  s.device.inputs = "copy";
+  s.device.notice_ns = 50'000;
+  const auto rate = [&](const char* overlap, const char* inputs) {
+    s.batching.overlap = overlap;
+    s.device.inputs = inputs;
+    const Results r = run(s);
+    return r.per_second(static_cast<double>(r.total().answered));
+  };
+  const double none = rate("off", "copy"), zero_copy = rate("off", "gather");
+  const double overlap = rate("on", "copy");
+  EXPECT_GT(zero_copy, 1.02 * none);
+  EXPECT_GT(overlap, 1.1 * none);
+  EXPECT_GT(rate("auto", "gather"), zero_copy);
+}
+
 TEST(Simulation, OneSeedGivesOneEventLog) {
   Scenario s = small_scenario();
   s.link.loss = s.link.duplication = s.link.corruption = 0.05;

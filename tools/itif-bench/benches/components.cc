@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "benches.h"
+#include "report/gslice_paper.h"
 #include "workload/gslice_models.h"
 
 namespace itif::bench {
@@ -18,30 +19,7 @@ namespace {
 
 constexpr uint32_t kComponentsInFlight = 16;
 
-struct Component {
-  const char* name;
-  bool overlaps, is_zero_copy, batches;
-};
-constexpr Component kComponents[] = {{"none", false, false, false},
-                                     {"streams", true, false, false},
-                                     {"zero copy", false, true, false},
-                                     {"batching", false, false, true},
-                                     {"all", true, true, true}};
-
-// Gains in throughput that the paper's text states; 0: only in its plot.
-struct ComponentsOf {
-  GsliceModel model;
-  double streams, zero_copy;
-};
-constexpr ComponentsOf kComponentsOf[] = {
-    {kAlexnet, 1.39, 540.0 / 460}, {kResNet, 1.66, 0}, {kVgg, 0, 0}};
-
-std::optional<double> stated_gain_of(const ComponentsOf& of, const Component& component) {
-  double gain = 0;
-  if (component.overlaps && !component.batches) gain = of.streams;
-  if (component.is_zero_copy && !component.batches) gain = of.zero_copy;
-  return gain > 0 ? std::optional(gain) : std::nullopt;
-}
+constexpr GsliceModel kModels[] = {kAlexnet, kResNet, kVgg};
 
 Result<GroupResult> run_component(const BenchOptions& options, device::Device& device,
                                   const std::string& dtype, const ServedModel& model,
@@ -63,10 +41,10 @@ Result<GroupResult> run_component(const BenchOptions& options, device::Device& d
 }
 
 Status run_components(const BenchOptions& options, device::Device& device, const std::string& dtype,
-                      ServedModels& models, const ComponentsOf& of, Report& report) {
-  const std::string name = fmt::format("{}, {}", of.model.name(options), dtype);
-  if (!options.wants(name) && !options.wants(of.model.name(options))) return {};
-  ITIF_ASSIGN(const ServedModel* model, models.get(of.model.name(options), options, device, dtype));
+                      ServedModels& models, const GsliceModel& of, Report& report) {
+  const std::string name = fmt::format("{}, {}", of.name(options), dtype);
+  if (!options.wants(name) && !options.wants(of.name(options))) return {};
+  ITIF_ASSIGN(const ServedModel* model, models.get(of.name(options), options, device, dtype));
   Samples base;
   for (const Component& component : kComponents) {
     ITIF_ASSIGN(const GroupResult result, run_component(options, device, dtype, *model, component));
@@ -87,7 +65,7 @@ Status run_components(const BenchOptions& options, device::Device& device, const
                 .mode = fmt::format("{} / none", component.name),
                 .value = paired_ratios(result.per_s, base).median(),
                 .unit = "times",
-                .paper = stated_gain_of(of, component)});
+                .paper = stated_gain(of.network, component)});
   }
   return {};
 }
@@ -106,7 +84,7 @@ Status bench_components(const BenchOptions& options, Report& report) {
   return on_best_type(options, report,
                       [&](device::Device& device, const std::string& dtype) -> Status {
                         ITIF_ASSIGN(ServedModels models, ServedModels::make(kGsliceTokens));
-                        for (const ComponentsOf& of : kComponentsOf)
+                        for (const GsliceModel& of : kModels)
                           ITIF_TRY(run_components(options, device, dtype, models, of, report));
                         return {};
                       });
