@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
+#include "json/json_file.h"
 #include "json/json_text.h"
+#include "json/unique_keys.h"
 
 namespace itif::control {
 namespace {
@@ -37,7 +40,8 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
   if (json_depth(bytes) > kMaxDepth)
     return refuse(Code::kInvalidArgument,
                   fmt::format("the request is nested deeper than {} levels", kMaxDepth));
-  json message = json::parse(bytes, nullptr, false);
+  UniqueKeys keys;
+  json message = json::parse(bytes, std::ref(keys), false);
   if (message.is_discarded())
     return refuse(Code::kInvalidArgument, "the request is not JSON in UTF-8");
   if (!message.is_object())
@@ -45,6 +49,11 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
         Code::kInvalidArgument,
         fmt::format("the request is a JSON {}: it must be an object", message.type_name()));
 
+  const auto refuse_duplicate = [&] {
+    return refuse(Code::kInvalidArgument, fmt::format("key {} occurs twice in one object",
+                                                      json_file::shown(json(*keys.duplicate()))));
+  };
+  if (keys.duplicate() == "id") return refuse_duplicate();
   // Read the id first, so that every later error carries it.
   const auto found_id = message.find("id");
   if (found_id == message.end()) return refuse(Code::kInvalidArgument, "field 'id' is missing");
@@ -56,6 +65,7 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
         fmt::format("field 'id' must be an unsigned integer or a string of at most {} bytes",
                     kMaxIdBytes));
   id = *found_id;
+  if (keys.duplicate()) return refuse_duplicate();
 
   const auto version = message.find("v");
   if (version == message.end())

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <set>
-#include <vector>
+#include <functional>
 
 #include "json/json_text.h"
+#include "json/unique_keys.h"
 
 namespace itif::json_file {
 namespace {
@@ -61,22 +61,12 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& orig
   if (json_depth(text) > kMaxJsonDepth)
     return fail(Code::kCorrupt,
                 fmt::format("{}: JSON nested deeper than {} levels", origin, kMaxJsonDepth));
-  std::vector<std::set<std::string>> keys;
-  std::string duplicate;
-  const auto watch = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(value.get<std::string>()).second &&
-        duplicate.empty())
-      duplicate = value.get<std::string>();
-    return true;
-  };
+  UniqueKeys keys;
   try {
-    nlohmann::json document = nlohmann::json::parse(text, watch);
-    if (!duplicate.empty())
+    nlohmann::json document = nlohmann::json::parse(text, std::ref(keys));
+    if (keys.duplicate())
       return fail(Code::kCorrupt, fmt::format("{}: '{}' occurs twice in one object", origin,
-                                              shown(nlohmann::json(duplicate))));
+                                              shown(nlohmann::json(*keys.duplicate()))));
     return document;
   } catch (const nlohmann::json::exception& e) {
     // The library's text ends with an excerpt of the input; only the position is kept.

@@ -3,10 +3,12 @@
 
 #include <charconv>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/units.h"
+#include "json/json_file.h"
 #include "options.h"
 
 namespace itif::loadgen {
@@ -116,9 +118,10 @@ Result<std::vector<Target>> read_targets(const std::string& path) {
     return fail(Code::kNotFound, fmt::format("{}: cannot read the file; make one with "
                                              "itifctl --json tenant add … > FILE",
                                              path));
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
-  if (json.is_discarded())
-    return fail(Code::kInvalidArgument, fmt::format("{}: the file is not JSON", path));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  auto parsed = json_file::parse_json(text, path);
+  if (!parsed) return fail(Code::kInvalidArgument, std::move(parsed.error().message));
+  const nlohmann::json json = *std::move(parsed);
   const nlohmann::json* root = &json;
   for (const char* wrapper : {"result", "tenants"}) {
     if (root->is_object() && root->contains(wrapper)) root = &(*root)[wrapper];

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "control/file.h"
+#include "json/json_file.h"
 
 namespace itif::ctl {
 namespace {
@@ -25,9 +26,14 @@ Result<json> read(const std::string& path) {
     return std::unexpected(text.error());
   }
   ITIF_TRY(control::check_mode(path, 077));
-  json document = json::parse(*text, nullptr, false);
-  const bool good = document.is_object() && document.value("v", json()) == 1 &&
-                    document.contains("keys") && document["keys"].is_object();
+  auto parsed = json_file::parse_json_object(*text, path);
+  if (!parsed)
+    return fail(Code::kCorrupt, parsed.error().message +
+                                    ": it is not a key file of itifctl: move "
+                                    "it away");
+  json document = *std::move(parsed);
+  const bool good =
+      document.value("v", json()) == 1 && document.contains("keys") && document["keys"].is_object();
   if (!good) return fail(Code::kCorrupt, path + " is not a key file of itifctl: move it away");
   return document;
 }

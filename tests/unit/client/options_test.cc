@@ -275,6 +275,7 @@ TEST(LoadgenOptions, TenantFiles) {
       {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "auth": 1})", "'auth'"},
       {R"({"tenant": 5, "key": "000102030405060708090a0b0c0d0e0f"})", "'tenant'"},
       {R"({"tenant": {"id": 5}})", "'key'"},
+      {R"({"id": 1, "id": 2, "key": "000102030405060708090a0b0c0d0e0f"})", "occurs twice"},
   };
   for (const auto& bad : kBad) {
     const TemporaryFile file(bad.text);

@@ -62,6 +62,18 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"ArrayArgs", R"({"v":1,"id":1,"op":"health","args":[]})", "'args' must be", 1},
         Wrong{"NullArgs", R"({"v":1,"id":1,"op":"health","args":null})", "'args' must be", 1},
         Wrong{"UnknownField", R"({"v":1,"id":1,"op":"health","user":"x"})", "'user' is unknown", 1},
+        Wrong{"OpTwice", R"({"v":1,"id":1,"op":"health","op":"drain"})", "key \"op\" occurs twice",
+              1},
+        Wrong{"IdTwice", R"({"v":1,"id":1,"id":2,"op":"health"})", "key \"id\" occurs twice"},
+        Wrong{"ArgumentTwice", R"({"v":1,"op":"x","args":{"a":1,"b":2,"a":1},"id":1})",
+              "key \"args.a\" occurs twice", 1},
+        Wrong{"DeepKeyTwice", R"({"v":1,"id":1,"op":"x","args":{"a":[{"b":{"c":1,"d":0,"c":1}}]}})",
+              "key \"args.a.b.c\" occurs twice", 1},
+        Wrong{"EscapedKeyTwice", R"({"v":1,"id":1,"op":"x","args":{"ab":1,"\u0061b":2}})",
+              "key \"args.ab\" occurs twice", 1},
+        Wrong{"EmptyKeyTwice", R"({"v":1,"id":1,"op":"x","":1,"":2})", "key \"\" occurs twice", 1},
+        Wrong{"StrangeKeyTwice", R"({"v":1,"id":1,"op":"x","a\nb":1,"a\nb":2})",
+              "key \"a\\nb\" occurs twice", 1},
         Wrong{"Deep", nested(17), "nested deeper"},
         Wrong{"VeryDeep", nested(30'000), "nested deeper"},
         Wrong{"OpenBrackets", std::string(60'000, '['), "nested deeper"},
@@ -76,6 +88,9 @@ TEST(Message, AcceptsValidRequests) {
   const auto brackets =
       parse_request(R"({"v":1,"id":"[[\"[[","op":"[[[[[[[[[[[[[[[[[[[[[[[[","args":{}})");
   ASSERT_TRUE(brackets) << brackets.error().error.message;
+  EXPECT_TRUE(
+      parse_request(R"({"v":1,"id":1,"op":"x","args":{"a":{"a":1},"b":[{"a":1},{"a":2}]}})"))
+      << "equal keys of different objects";
   EXPECT_TRUE(parse_request(nested(15)).error().error.message.find("'args'") != std::string::npos);
 }
 

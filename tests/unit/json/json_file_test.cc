@@ -19,7 +19,7 @@ TEST(JsonFile, BadTextIsRefusedWithTheReason) {
       {"[1]", "expected a JSON object, found array"},
       {"3", "expected a JSON object, found number"},
       {"{\"a\": 1, \"b\": 2, \"a\": 3}", "'\"a\"' occurs twice"},
-      {"{\"x\": {\"b\": 2, \"b\": 2}}", "'\"b\"' occurs twice"},
+      {"{\"x\": {\"b\": 2, \"b\": 2}}", "'\"x.b\"' occurs twice"},
       {std::string(33, '['), "deeper than 32"},
       {std::string(1'000'000, '['), "deeper than 32"},
   };
