@@ -1,17 +1,21 @@
 #include "control/database.h"
 
 #include <fmt/format.h>
+#include <sodium/crypto_generichash.h>
 #include <sqlite3.h>
 
+#include <array>
 #include <cerrno>
 
 #include "base/check.h"
+#include "control/hex.h"
 
 namespace itif::control {
 namespace {
 
 // A backup (`sqlite3 registry.db .backup`) may hold the file for a moment; longer is an error.
 constexpr int kBusyTimeoutMs = 2000;
+constexpr size_t kChecksumBytes = 16;
 
 struct Finalize {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -45,6 +49,30 @@ Value column(sqlite3_stmt* statement, int at) {
       return text ? std::string(text, size) : std::string();
     }
   }
+}
+
+// itif_checksum(…): each value with its type and length, so that different values never give the
+// same bytes.
+void checksum(sqlite3_context* context, int count, sqlite3_value** values) {
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, nullptr, 0, kChecksumBytes);
+  const auto add = [&](const void* bytes, size_t size) {
+    crypto_generichash_update(&state, static_cast<const unsigned char*>(bytes), size);
+  };
+  for (const std::span all(values, static_cast<size_t>(count)); sqlite3_value* const value : all) {
+    const int type = sqlite3_value_type(value);
+    const int64_t number = type == SQLITE_INTEGER ? sqlite3_value_int64(value) : 0;
+    const bool has_bytes = type != SQLITE_INTEGER && type != SQLITE_NULL;
+    const void* const bytes = has_bytes ? sqlite3_value_blob(value) : nullptr;
+    const int64_t size = has_bytes ? sqlite3_value_bytes(value) : 0;
+    const int64_t head[] = {type, number, size};
+    add(head, sizeof head);
+    if (bytes != nullptr) add(bytes, static_cast<size_t>(size));
+  }
+  std::array<std::byte, kChecksumBytes> hash;
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(hash.data()), hash.size());
+  const std::string text = to_hex(hash);
+  sqlite3_result_text(context, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
 }
 
 }  // namespace
@@ -103,27 +131,34 @@ Error Database::error(int code, std::string_view doing) const {
                         system ? sqlite3_system_errno(handle_.get()) : 0);
 }
 
-Result<Database> Database::open(const std::string& path) {
+Result<Database> Database::open(const std::string& path, int flags) {
   sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(
-      path.c_str(), &handle,
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
-      nullptr);
+  int code = sqlite3_open_v2(path.c_str(), &handle,
+                             flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, nullptr);
   if (handle == nullptr) return std::unexpected(database_error(SQLITE_NOMEM, path, "open", "", 0));
   Database database(handle, path);
+  if (code == SQLITE_OK)
+    code = sqlite3_create_function_v2(handle, "itif_checksum", -1,
+                                      SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY,
+                                      nullptr, checksum, nullptr, nullptr, nullptr);
   if (code != SQLITE_OK) return std::unexpected(database.error(code, "open"));
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
   return database;
 }
 
+Result<Database> Database::open(const std::string& path) {
+  return open(path, SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW);
+}
+
+Result<Database> Database::make_in_memory() {
+  return open(":memory:", 0);
+}
+
 Result<Database> Database::copy(const std::string& path) {
-  ITIF_ASSIGN(Database source, open(path));
-  sqlite3* handle = nullptr;
-  const int code =
-      sqlite3_open_v2(":memory:", &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, nullptr);
-  if (handle == nullptr) return std::unexpected(database_error(SQLITE_NOMEM, path, "copy", "", 0));
-  Database copied(handle, path);
-  if (code != SQLITE_OK) return std::unexpected(copied.error(code, "copy"));
+  ITIF_ASSIGN(Database source, open(path, SQLITE_OPEN_NOFOLLOW));
+  ITIF_ASSIGN(Database copied, make_in_memory());
+  copied.path_ = path;
+  sqlite3* const handle = copied.handle_.get();
   sqlite3_backup* backup = sqlite3_backup_init(handle, "main", source.handle_.get(), "main");
   if (backup == nullptr) return std::unexpected(copied.error(sqlite3_errcode(handle), "copy"));
   sqlite3_backup_step(backup, -1);  // its error is also that of finish

@@ -1,5 +1,8 @@
 // A small SQLite wrapper for the registry: statements with bound values, and one-line errors that
 // name the file, the cause and the remedy. This header does not include SQLite's.
+//
+// SQL may call itif_checksum(value, …): the 128-bit BLAKE2b of the values and their types, as hex
+// digits.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +33,10 @@ class Database {
  public:
   // Opens or creates the file. REQUIRES: no other connection writes to it.
   static Result<Database> open(const std::string& path);
-  // Returns a copy, in memory, of a file that another process may have open.
+  // Makes an empty one in memory.
+  static Result<Database> make_in_memory();
+  // Returns a copy, in memory, of a file that another process may have open. Errors: also
+  // kNotFound.
   static Result<Database> copy(const std::string& path);
   Database(Database&&) noexcept = default;
   Database& operator=(Database&&) noexcept = default;
@@ -51,6 +57,7 @@ class Database {
     void operator()(sqlite3* handle) const;
   };
   Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  static Result<Database> open(const std::string& path, int flags);
   Error error(int code, std::string_view doing) const;
 
   std::unique_ptr<sqlite3, Close> handle_;

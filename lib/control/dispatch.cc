@@ -32,7 +32,8 @@ Result<json> guarded(F&& call) {
 
 Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Documents& documents,
                        const Clock& clock, Notify notify, std::string events_endpoint)
-    : appliance_(appliance),
+    : registry_(registry),
+      appliance_(appliance),
       documents_(documents),
       clock_(clock),
       notify_(notify),
@@ -53,18 +54,42 @@ void Dispatcher::cancel() {
   appliance_.cancel();
 }
 
+void Dispatcher::look_after() {
+  appliance_.free_unused();
+  check_registry();
+}
+
+void Dispatcher::check_registry() {
+  const Status checked = registry_.check_files();
+  std::string problem = checked ? "" : checked.error().message;
+  const std::lock_guard lock(registry_mutex_);
+  if (problem == registry_problem_) return;
+  registry_problem_ = std::move(problem);
+  if (registry_problem_.empty())
+    log::info("registry: its files are back: changes are saved again");
+  else
+    log::error("registry: {}", registry_problem_);
+  notify_("registry.changed", {{"error", registry_problem_}});
+}
+
 json Dispatcher::health(const JobThreadStatus& worker) const {
   json appliance = documents_.health();
   json failed = tenants_.failures();
+  const std::string registry = [this] {
+    const std::lock_guard lock(registry_mutex_);
+    return registry_problem_.empty() ? "ok" : registry_problem_;
+  }();
+  const bool registry_ok = registry == "ok";
   const bool appliance_ok = appliance.is_object() && appliance.value("status", "ok") == "ok";
-  const char* status = draining_.load()                   ? "draining"
-                       : restoring_.load()                ? "restoring"
-                       : !failed.empty() || !appliance_ok ? "degraded"
-                                                          : "ok";
+  const char* status = draining_.load()                                   ? "draining"
+                       : restoring_.load()                                ? "restoring"
+                       : !failed.empty() || !appliance_ok || !registry_ok ? "degraded"
+                                                                          : "ok";
   json out = {{"status", status},
               {"started_unix_ns", started_unix_ns_},
               {"tenants", tenants_.counts()},
               {"failed", std::move(failed)},
+              {"registry", registry},
               {"waiting", worker.waiting},
               {"events_endpoint", events_endpoint_},
               {"appliance", std::move(appliance)}};

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -37,9 +38,9 @@ class Dispatcher {
   Result<nlohmann::json> answer(const QuickOperation& op, const JobThreadStatus& worker) const;
   // Worker thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
-  void leave_failed_device();                       // job thread
-  void free_unused() { appliance_.free_unused(); }  // job thread
-  uint64_t drain(uint64_t timeout_ns);              // any thread; returns the requests in flight
+  void leave_failed_device();           // job thread
+  void look_after();                    // job thread, while it is idle
+  uint64_t drain(uint64_t timeout_ns);  // any thread; returns the requests in flight
 
   // Returns the appliance's statistics, for subscribers. I/O thread.
   Result<nlohmann::json> stats() const;
@@ -63,7 +64,9 @@ class Dispatcher {
     return tenants_.run(op, progress);
   }
   nlohmann::json health(const JobThreadStatus& worker) const;
+  void check_registry();
 
+  Registry& registry_;
   Appliance& appliance_;
   const Documents& documents_;
   const Clock& clock_;
@@ -75,6 +78,8 @@ class Dispatcher {
   uint64_t started_unix_ns_;
   std::atomic<bool> restoring_{true};
   std::atomic<bool> draining_{false};
+  mutable std::mutex registry_mutex_;
+  std::string registry_problem_;  // guarded by registry_mutex_; empty: none
 };
 
 }  // namespace itif::control

@@ -47,6 +47,14 @@ std::string parent_of(std::string path) {
   return ::dirname(path.data());
 }
 
+// A new entry of a directory survives a power cut only after this. Some file systems cannot.
+Status sync_directory(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && ::fsync(fd.get()) != 0 && errno != EINVAL && errno != EROFS)
+    return errno_fail(errno, "cannot write " + path);
+  return {};
+}
+
 }  // namespace
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
@@ -91,10 +99,7 @@ Status make_private_directory(const std::string& path) {
   if (::stat(parent.c_str(), &info) != 0) ITIF_TRY(make_private_directory(parent));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return errno_fail(errno, "cannot make " + path);
-  // Sync the parent, so that the new entry survives a power cut.
-  Descriptor parent_fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent_fd) ::fsync(parent_fd.get());
-  return {};
+  return sync_directory(parent);
 }
 
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
@@ -152,7 +157,7 @@ Status write_file(const std::string& path, const std::string& text, unsigned mod
     ::unlink(beside.c_str());
     return errno_fail(error, "cannot write " + path);
   }
-  return {};
+  return sync_directory(parent_of(path));
 }
 
 }  // namespace itif::control

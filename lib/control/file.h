@@ -49,6 +49,7 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes);
 // Errors: kPermission (the file's mode has any of `forbidden_mode_bits`), kNotFound.
 Status check_mode(const std::string& path, unsigned forbidden_mode_bits);
 // Writes a temporary file and renames it to `path`, so that readers see the old text or the new.
+// The new text is on disk when the call returns.
 // Errors: kPermission, kNotFound, kResourceExhausted.
 Status write_file(const std::string& path, const std::string& text, unsigned mode);
 

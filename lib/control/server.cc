@@ -55,7 +55,7 @@ class Server::Impl {
         groups_(std::move(groups)),
         sockets_(std::move(sockets)),
         outbox_(std::move(outbox)),
-        jobs_(options.max_waiting, [this] { dispatcher_->free_unused(); }) {}
+        jobs_(options.max_waiting, [this] { dispatcher_->look_after(); }) {}
   ~Impl() { stop(); }
 
   void attach(Appliance& appliance, const Documents& documents);

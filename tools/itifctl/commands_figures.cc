@@ -146,6 +146,8 @@ int show_health(const json& document) {
                                         count_cell(document, "waiting")));
   for (const json& failed : document.value("failed", json::array()))
     facts.add("failed", text_cell(failed, "name") + ": " + text_cell(failed, "message"));
+  if (const std::string registry = document.value("registry", "ok"); registry != "ok")
+    facts.add("problem", registry);
   const json appliance = document.value("appliance", json::object());
   if (appliance.is_object() && appliance.contains("problems") && appliance["problems"].is_array()) {
     for (const json& problem : appliance["problems"])

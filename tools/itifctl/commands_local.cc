@@ -1,4 +1,4 @@
-// itifctl keygen, config check, completion: commands that need no server.
+// itifctl keygen, config check, registry accept, completion: commands that need no server.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "control/curve.h"
 #include "control/hex.h"
+#include "control/registry_mark.h"
 
 namespace itif::ctl {
 namespace {
@@ -84,6 +85,33 @@ void add_config(CommandLine& line) {
   });
 }
 
+void add_registry(CommandLine& line) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* registry =
+      line.app.add_subcommand("registry", "The registry of an itifd that is stopped");
+  registry->require_subcommand(1);
+  CLI::App* accept = registry->add_subcommand(
+      "accept", "Let the next start use the registry as it is: an older copy, or none");
+  line.hints[accept->add_option("DIR", *path, "control.state_dir")->required()] = {
+      ValueHint::Kind::kDirectory};
+  accept->footer(
+      "itifd refuses to start if its registry is missing, or older than it was. Restore a backup "
+      "first, if there is one. Ids of tenants are not used again in any case. Example:\n"
+      "  itifctl registry accept /var/lib/itif");
+  Context& context = line.context;
+  accept->callback([&context, path] {
+    context.action = [&context, path] {
+      if (const Status done = control::accept_registry(*path); !done)
+        return context.fail(kLocalFile, done.error());
+      if (context.globals.json)
+        context.print_json({{"state_dir", *path}});
+      else
+        fmt::print("The next start uses the registry in {} as it is.\n", *path);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
 void add_completion(CommandLine& line) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command =
@@ -109,6 +137,7 @@ void add_completion(CommandLine& line) {
 void add_local_commands(CommandLine& line) {
   add_keygen(line);
   add_config(line);
+  add_registry(line);
   add_completion(line);
 }
 

@@ -5,7 +5,7 @@
 //      {"name":…, "created_unix_ns":…, "epoch":…, "key":"<32 hex digits>"}}}}
 //
 // Keys are found by id, because names can change. The time of creation tells tenants with the same
-// id apart: a new registry reuses ids.
+// id apart: an appliance whose whole state directory was removed begins with id 1 again.
 #pragma once
 
 #include <cstdint>

@@ -245,6 +245,7 @@ TEST_F(ItifctlTest, CompletesCommandsOptionsAndTenantNames) {
   EXPECT_EQ(complete({"tenant", "add", "x", "--quo"}), "--quota-rps\n");
   EXPECT_EQ(complete({"tenant", "add", "x", "--js"}), "--json\n");
   EXPECT_EQ(complete({"completion", ""}), "bash\nzsh\n");
+  EXPECT_EQ(complete({"registry", ""}), "accept\n");
   EXPECT_EQ(complete({"tenant", "show", ""}), "");  // no server: no names and no error
   start();
   add("alpha");
@@ -283,6 +284,7 @@ TEST_F(ItifctlTest, EveryCommandHasHelpWithAnExample) {
                                              {"infer"},
                                              {"keygen"},
                                              {"config", "check"},
+                                             {"registry", "accept"},
                                              {"completion"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");

@@ -64,13 +64,15 @@ class Reporter {
       if (!id) ::_exit(3);
       r.id = *id;
       r.name = "t" + std::to_string(r.id);
-      r.weight = static_cast<uint32_t>(random.below(1000));
+      r.model_dir = "/models/m";
+      r.key.epoch = 1;
+      r.weight = 1 + static_cast<uint32_t>(random.below(1000));
       reporter.begin({.id = r.id, .weight = r.weight});
       if (!(*registry)->insert(r)) ::_exit(4);
       mine.push_back(r);
     } else if (dice < 8) {
       tenant::Record& r = mine[random.below(mine.size())];
-      r.weight = static_cast<uint32_t>(random.below(1000));
+      r.weight = 1 + static_cast<uint32_t>(random.below(1000));
       reporter.begin({.id = r.id, .weight = r.weight});
       if (!(*registry)->update(r)) ::_exit(5);
     } else {
@@ -171,6 +173,7 @@ int fill_a_small_disk(const std::string& mount_point) {
       r.id = id;
       r.name = "t" + std::to_string(id);
       r.model_dir = "/" + std::string(2000, 'm');
+      r.key.epoch = 1;
       if (const Status inserted = (*registry)->insert(r); !inserted) {
         if (inserted.error().code != Code::kResourceExhausted) return 11;
         if (inserted.error().message.find("disk is full") == std::string::npos) return 12;

@@ -6,65 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "control/database.h"
+#include "registry_records.h"
 #include "temp_dir.h"
 #include "tenant/version_changes.h"
 
 namespace itif::control {
 namespace {
-
-tenant::Record record_of(uint32_t id, const std::string& name) {
-  tenant::Record r;
-  r.id = id;
-  r.name = name;
-  r.model_dir = "/models/" + name;
-  r.base_dir = "/models/base";
-  r.group = "g";
-  uint64_t value = 2;  // differs between settings
-  for (const tenant::SettingField& field : tenant::kSettingFields) {
-    field.set(r, std::clamp(value, field.min, field.max));
-    ++value;
-  }
-  r.state = tenant::State::kPaused;
-  r.key.epoch = 7;
-  for (size_t i = 0; i < r.key.bytes.size(); ++i) r.key.bytes[i] = static_cast<std::byte>(i * 17);
-  r.previous_key.epoch = 6;
-  r.previous_key.bytes[15] = std::byte{0xff};
-  r.has_previous_key = true;
-  r.created_unix_ns = 1'700'000'000'000'000'001;
-  r.updated_unix_ns = 1'700'000'000'000'000'002;
-  r.version = 7;
-  r.installed_unix_ns = 1'700'000'000'000'000'003;
-  r.others = {{2, "/models/old", 4, tenant::VersionState::kRetired},
-              {5, "/models/before", 5, tenant::VersionState::kPrevious},
-              {8, "/models/new", 6, tenant::VersionState::kCanary}};
-  r.canary_percent = 5;
-  return r;
-}
-
-void expect_equal(const tenant::Record& a, const tenant::Record& b) {
-  EXPECT_EQ(a.id, b.id);
-  EXPECT_EQ(a.name, b.name);
-  EXPECT_EQ(a.model_dir, b.model_dir);
-  EXPECT_EQ(a.base_dir, b.base_dir);
-  EXPECT_EQ(a.group, b.group);
-  for (const tenant::SettingField& field : tenant::kSettingFields)
-    EXPECT_EQ(field.get(a), field.get(b)) << field.name;
-  EXPECT_EQ(a.state, b.state);
-  EXPECT_EQ(a.key.epoch, b.key.epoch);
-  EXPECT_EQ(a.key.bytes, b.key.bytes);
-  EXPECT_EQ(a.has_previous_key, b.has_previous_key);
-  EXPECT_EQ(a.previous_key.epoch, b.previous_key.epoch);
-  EXPECT_EQ(a.previous_key.bytes, b.previous_key.bytes);
-  EXPECT_EQ(a.created_unix_ns, b.created_unix_ns);
-  EXPECT_EQ(a.updated_unix_ns, b.updated_unix_ns);
-  EXPECT_EQ(a.version, b.version);
-  EXPECT_EQ(a.installed_unix_ns, b.installed_unix_ns);
-  EXPECT_EQ(a.others, b.others);
-  EXPECT_EQ(a.canary_percent, b.canary_percent);
-}
 
 class RegistryTest : public ::testing::Test {
  protected:
@@ -83,6 +34,13 @@ class RegistryTest : public ::testing::Test {
     ASSERT_TRUE(database) << database.error().message;
     auto done = database->run(statement);
     ASSERT_TRUE(done) << done.error().message;
+  }
+  // Makes the schema that of version 7.
+  void drop_checksums() {
+    std::filesystem::remove(state_ + "/registry.mark");
+    sql("DROP TABLE contents");
+    for (const char* table : {"tenant", "other_version", "group_setting"})
+      sql(std::string("ALTER TABLE ") + table + " DROP COLUMN checksum");
   }
   // Makes the schema one without versions.
   void drop_versions() {
@@ -163,6 +121,7 @@ TEST_F(RegistryTest, IdsAreNeverReused) {
 TEST_F(RegistryTest, RunsOutOfIdsWithAnError) {
   open();
   sql("UPDATE sequence SET last_id = 4294967294");
+  sql("UPDATE contents SET checksum = 'edited'");
   auto registry = open();
   EXPECT_EQ(*registry->allocate_id(), 4294967295u);
   EXPECT_EQ(registry->allocate_id().error().code, Code::kResourceExhausted);
@@ -292,6 +251,7 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
 // The schema of version 5 had no adapters.
 TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+  drop_checksums();
   sql("ALTER TABLE tenant DROP COLUMN base_dir");
   sql("ALTER TABLE group_setting DROP COLUMN cpus");
   sql("ALTER TABLE other_version DROP COLUMN base_dir");
@@ -306,6 +266,7 @@ TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
 // The schema of version 2 had planners only.
 TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
   ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf"}));
+  drop_checksums();
   drop_versions();
   sql("ALTER TABLE group_setting DROP COLUMN cpus");
   sql("ALTER TABLE group_setting DROP COLUMN share_percent");
@@ -318,6 +279,7 @@ TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
 // The schema of version 1 had tenants only.
 TEST_F(RegistryTest, UpgradesAnOldSchema) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+  drop_checksums();
   drop_versions();
   sql("DROP TABLE group_setting");
   sql("PRAGMA user_version = 1");
@@ -336,7 +298,7 @@ TEST_F(RegistryTest, NamesTheInvalidRow) {
                              "canary_percent = 100", "canary_percent = 0", "version = 5"}) {
     state_ = dir_ / ("state" + std::to_string(std::hash<std::string>()(change)));
     ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
-    sql(std::string("UPDATE tenant SET ") + change);
+    sql(std::string("UPDATE tenant SET checksum = 'edited', ") + change);
     const auto records = open()->load();
     ASSERT_FALSE(records) << change;
     EXPECT_EQ(records.error().code, Code::kCorrupt);

@@ -1,0 +1,47 @@
+#include "control/registry_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace itif::control {
+namespace {
+
+std::unexpected<Error> lost(const std::string& path, const char* how) {
+  return fail(Code::kCorrupt,
+              fmt::format("{} was {} while itifd runs: no change can be saved: put the very same "
+                          "file back (mv), or stop itifd, restore a backup and start; until then "
+                          "the tenants are served as they are",
+                          path, how));
+}
+
+}  // namespace
+
+// The files are not opened: closing a descriptor would release SQLite's locks on the file.
+Result<RegistryFiles> RegistryFiles::open(const std::string& path) {
+  RegistryFiles files;
+  for (const char* const suffix : {"", "-wal", "-shm"}) {
+    struct stat info {};
+    std::string name = path + suffix;
+    if (::stat(name.c_str(), &info) != 0) return lost(name, "removed");
+    if (files.files_.empty()) files.bytes_ = info.st_size;
+    files.files_.push_back({std::move(name), info.st_dev, info.st_ino});
+  }
+  return files;
+}
+
+Status RegistryFiles::check(int64_t database_bytes) const {
+  for (const File& file : files_) {
+    struct stat info {};
+    if (::stat(file.path.c_str(), &info) != 0) return lost(file.path, "removed");
+    if (info.st_dev != file.device || info.st_ino != file.inode) return lost(file.path, "replaced");
+    // A VACUUM of another program may shrink the file.
+    if (&file == files_.data() && info.st_size < std::min(bytes_, database_bytes))
+      return lost(file.path, "emptied");
+  }
+  return {};
+}
+
+}  // namespace itif::control

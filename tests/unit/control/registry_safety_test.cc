@@ -1,0 +1,168 @@
+// A registry that is lost, replaced or older than it was: noticed, named, and no id used twice.
+#include "registry_safety_fixture.h"
+
+namespace itif::control {
+namespace {
+
+TEST_F(RegistrySafety, ARemovedFileIsNoticedAtStart) {
+  fill(3);
+  fs::remove(db_);
+  expect_refused("registry accept " + state_, Code::kNotFound);
+  EXPECT_FALSE(fs::exists(db_)) << "an empty one would look like a new appliance's";
+  expect_refused("ids up to 3", Code::kNotFound);
+  accept();
+  auto registry = open();
+  EXPECT_TRUE(registry->load()->empty());
+  EXPECT_EQ(*registry->allocate_id(), 4u) << "no id is used twice";
+  registry.reset();
+  EXPECT_EQ(*open()->allocate_id(), 5u) << "accepted once";
+}
+
+TEST_F(RegistrySafety, AnEmptiedFileIsNoticedAtStart) {
+  fill(3);
+  fs::resize_file(db_, 0);
+  expect_refused("missing or empty", Code::kNotFound);
+  fs::remove(db_);
+  sql("CREATE TABLE a (b)");
+  sql("DROP TABLE a");  // a database without tables
+  ::chmod(db_.c_str(), 0600);
+  expect_refused("missing or empty", Code::kNotFound);
+  accept();
+  EXPECT_EQ(*open()->allocate_id(), 4u);
+}
+
+TEST_F(RegistrySafety, AnOlderCopyIsNoticedAtStart) {
+  fill(3);
+  const std::string backup = bytes_of(db_);
+  {
+    auto registry = open();
+    tenant::Record rotated = registry->load()->at(0);
+    rotated.key.epoch = 9;
+    ASSERT_TRUE(registry->update(rotated));
+    ASSERT_TRUE(registry->allocate_id());
+  }
+  write_bytes(db_, backup);
+  expect_refused("2 of the");
+  accept();
+  auto registry = open();
+  EXPECT_EQ(registry->load()->size(), 2u);
+  EXPECT_EQ(*registry->allocate_id(), 5u) << "4 was given out after the copy was made";
+}
+
+TEST_F(RegistrySafety, AnotherAppliancesRegistryIsNoticedAtStart) {
+  fill(3);
+  const std::string other = bytes_of(db_);
+  fs::remove_all(state_);
+  fill(1);
+  write_bytes(db_, other);
+  expect_refused("not the registry that was used here before");
+  accept();
+  EXPECT_EQ(open()->load()->size(), 2u);
+}
+
+TEST_F(RegistrySafety, AMarkThatIsLostIsMadeAgain) {
+  fill(3);
+  fs::remove(state_ + "/registry.mark");
+  open();
+  fs::remove(db_);
+  expect_refused("ids up to 3", Code::kNotFound);
+}
+
+TEST_F(RegistrySafety, ADamagedMarkIsRefused) {
+  fill(3);
+  const std::string path = state_ + "/registry.mark", good = bytes_of(path);
+  for (size_t at = 0; at + 1 < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    write_bytes(path, bad);
+    expect_refused("registry.mark is damaged");
+  }
+  for (const char* text : {"", "{}", "[]", "null", "{\"last_id\":1,\"last_id\":2}"}) {
+    write_bytes(path, text);
+    expect_refused("registry.mark is damaged");
+  }
+  accept();
+  EXPECT_EQ(*open()->allocate_id(), 4u);
+}
+
+TEST_F(RegistrySafety, AcceptNeedsAStoppedItifd) {
+  auto registry = open();
+  EXPECT_EQ(accept_registry(state_).error().code, Code::kUnavailable);
+  EXPECT_EQ(accept_registry(dir_ / "absent").error().code, Code::kNotFound);
+}
+
+// SQLite goes on writing to a file that has no name: an acknowledged change would be lost.
+TEST_F(RegistrySafety, ChangesAreRefusedWhileAFileIsGone) {
+  fill(2);
+  auto registry = open();
+  const auto expect_lost = [&](const char* how) {
+    for (const Status& status : {registry->check_files(), registry->insert(record_of(9, "late")),
+                                 registry->update(record_of(1, "renamed")), registry->remove(1),
+                                 registry->put_group("g", {"itif", ""})}) {
+      ASSERT_FALSE(status) << how;
+      EXPECT_EQ(status.error().code, Code::kCorrupt);
+      EXPECT_NE(status.error().message.find(how), std::string::npos) << status.error().message;
+    }
+    EXPECT_FALSE(registry->allocate_id());
+    EXPECT_FALSE(registry->release());
+  };
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    const std::string path = db_ + suffix, aside = path + ".aside";
+    fs::rename(path, aside);
+    expect_lost("removed");
+    fs::copy_file(aside, path);
+    expect_lost("replaced");
+    fs::rename(aside, path);
+    EXPECT_TRUE(registry->check_files()) << "the very same file is back";
+  }
+  fs::rename(state_, dir_ / "aside");
+  expect_lost("removed");
+  fs::rename(dir_ / "aside", state_);
+  EXPECT_TRUE(registry->insert(record_of(9, "late")));
+  registry.reset();
+  EXPECT_EQ(open()->load()->size(), 2u);
+}
+
+TEST_F(RegistrySafety, ChangesAreRefusedAfterTheFileWasEmptied) {
+  fill(2);
+  auto registry = open();
+  fs::resize_file(db_, 0);
+  const Status lost = registry->insert(record_of(9, "late"));
+  ASSERT_FALSE(lost);
+  EXPECT_NE(lost.error().message.find("emptied"), std::string::npos) << lost.error().message;
+}
+
+TEST_F(RegistrySafety, AVacuumWhileItRunsIsAllowed) {
+  fill(60);
+  auto registry = open();
+  for (uint32_t id = 2; id < 60; ++id) ASSERT_TRUE(registry->remove(id));
+  const auto before = fs::file_size(db_);
+  sql("VACUUM");
+  sql("PRAGMA wal_checkpoint(TRUNCATE)");
+  EXPECT_LT(fs::file_size(db_), before);
+  const Status checked = registry->insert(record_of(90, "late"));
+  EXPECT_TRUE(checked) << checked.error().message;
+}
+
+// The schema of version 7 had no checksums.
+TEST_F(RegistrySafety, UpgradesARegistryWithoutChecksumsAndMark) {
+  fill(3);
+  sql("DROP TABLE contents");
+  for (const char* table : {"tenant", "other_version", "group_setting"})
+    sql(std::string("ALTER TABLE ") + table + " DROP COLUMN checksum");
+  sql("PRAGMA user_version = 7");
+  fs::remove(state_ + "/registry.mark");
+  {
+    auto registry = open();
+    const auto records = registry->load();
+    ASSERT_TRUE(records) << records.error().message;
+    ASSERT_EQ(records->size(), 2u);
+    expect_equal(records->at(1), record_of(2, "tenant2"));
+    EXPECT_EQ(*registry->allocate_id(), 4u);
+  }
+  sql("UPDATE tenant SET weight = 30 WHERE id = 2");
+  expect_refused("table tenant with id = 2");
+}
+
+}  // namespace
+}  // namespace itif::control
