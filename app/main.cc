@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,6 +29,8 @@
 #include "serving/handover.h"
 #include "serving/main_loop.h"
 #include "serving/metrics.h"
+#include "serving/model_check_wire.h"
+#include "serving/model_checker.h"
 #include "serving/privileges.h"
 #include "serving/process_limits.h"
 #include "serving/seccomp_filter.h"
@@ -120,6 +123,19 @@ Result<std::unique_ptr<pipeline::Pipeline>> create_pipeline(const config::Config
   return pipeline::Pipeline::create(config, clock, token_secret, random);
 }
 
+// Leaves `checker` empty if the configuration wants none.
+Status start_model_checker(const config::Process& process, const Launch& launch,
+                           const pipeline::CpuPlan& cpus,
+                           std::unique_ptr<serving::ModelChecker>& checker) {
+  if (process.model_check == "off") return {};
+  ITIF_ASSIGN(checker, serving::ModelChecker::start(
+                           {.program = launch.program,
+                            .cpus = cpus.executor_cpus,
+                            .limits = {.memory_bytes = process.model_check_memory_bytes,
+                                       .time_ns = process.model_check_time_ns}}));
+  return {};
+}
+
 Status old_process_ended() {
   return fail(Code::kUnavailable, "the process that hands over has ended before the switch");
 }
@@ -190,6 +206,7 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (const Status registered = plane->register_packet_memory(devices.preferred()); !registered)
     log::warning("{}: packets in that memory are copied before the device reads them",
                  registered.error().message);
+  std::unique_ptr<serving::ModelChecker> checker;  // of `service`
   serving::TenantService service(*plane, devices, clock, config, cpus.executor_cpus);
   if (devices.has_fallback())
     service.on_device_failed([&server] { server->leave_failed_device(); });
@@ -227,6 +244,12 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
   ITIF_TRY(serving::leave_root(account, config, *plane, takeover != nullptr));
+  // As the user that itifd is from now on, and before a filter may forbid programs.
+  ITIF_TRY(start_model_checker(config.process, launch, cpus, checker));
+  if (checker)
+    service.check_models_with([&checker](const auto& files, const auto& gives_up) {
+      return checker->check(files, gives_up);
+    });
   // No GPU's driver has run under the filter yet, so the kernel only logs what it would refuse.
   std::string seccomp = config.process.seccomp;
   if (seccomp == "auto") seccomp = info.kind == "cuda" ? "log" : "refuse";
@@ -351,6 +374,9 @@ int run(int argc, char** argv) {
 }  // namespace itif::app
 
 int main(int argc, char** argv) {
+  // Not an itifd: the process that one starts to parse models.
+  if (argc == 2 && std::string_view(argv[1]) == itif::serving::kModelCheckerArgument)
+    return itif::serving::run_model_checker(itif::serving::kCheckerSocket);
   itif::device::limit_pool_spinning(argv);
   itif::serving::MainLoop::prepare_process();
   return itif::app::run(argc, argv);

@@ -105,7 +105,11 @@ struct Process {
   std::string group;     // empty: the user's
   bool handover = true;  // keep what a handover needs: rights to open ports, to start a program
   std::string seccomp = "auto";  // calls off the filter's list: auto | refuse | kill | log | off
-  bool core_dumps = false;         // the kernel may write the process's memory to a file
+  // Models are parsed in a sandboxed process before this process parses them: sandbox | off.
+  std::string model_check = "sandbox";
+  uint64_t model_check_memory_bytes = 4ull << 30;  // of that process, per model
+  uint64_t model_check_time_ns = 60'000'000'000;   // per model
+  bool core_dumps = false;  // the kernel may write the process's memory to a file
 };
 
 struct Config {

@@ -135,6 +135,9 @@ void visit_process(V& v, Process& process) {
   v.text("group", process.group);
   v.boolean("handover", process.handover);
   v.choice("seccomp", process.seccomp, {"auto", "refuse", "kill", "log", "off"});
+  v.choice("model_check", process.model_check, {"sandbox", "off"});
+  v.size("model_check_memory", process.model_check_memory_bytes, 16 * kMiB, 1024 * kGiB);
+  v.duration("model_check_time", process.model_check_time_ns, 100 * kMillisecond, 3600 * kSecond);
   v.boolean("core_dumps", process.core_dumps);
 }
 

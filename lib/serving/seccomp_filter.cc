@@ -53,6 +53,7 @@ constexpr std::string_view kAllowed =
     // Limits and identity, which can only shrink.
     "capget capset getegid geteuid getgid getgroups getresgid getresuid getrlimit getrusage "
     "getuid prlimit64 setrlimit getrandom seccomp sysinfo uname "
+    "landlock_create_ruleset landlock_add_rule landlock_restrict_self "
     // Shared memory of drivers.
     "shmat shmctl shmdt shmget ";
 // A successor becomes the configured user.

@@ -116,6 +116,13 @@ class TenantService final : public control::Appliance {
     stage_options_.on_device_failed = std::move(call);
   }
 
+  // Sets what is called with a model's files before they are parsed; an error of it refuses the
+  // model. `gives_up`: the load was cancelled. It is called from several threads. REQUIRES: called
+  // before the first tenant is added.
+  using CheckModel =
+      std::function<Status(const model::ModelFiles& files, const std::function<bool()>& gives_up)>;
+  void check_models_with(CheckModel check) { check_model_ = std::move(check); }
+
   void expect(const std::vector<tenant::Record>& records, const std::string& failure) override;
   Status admit(const tenant::Record& record, const control::Progress& progress) override;
   void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) override;
@@ -197,6 +204,8 @@ class TenantService final : public control::Appliance {
   static std::unexpected<Error> unexpected_failure(const std::string& model_dir,
                                                    const std::exception& e);
   static std::unexpected<Error> stopping();
+  // Opens a model that check_models_with()'s function accepts. A loader thread.
+  Result<backbone::OpenedModel> open_checked(const model::ModelFiles& files) const;
   // Frees previous versions if there is no memory for the model. A new version, which no registry
   // has yet, is checked with its sample inputs.
   enum class Origin : uint8_t { kNew, kKnown };
@@ -302,6 +311,7 @@ class TenantService final : public control::Appliance {
   runtime::KindOptions kind_options_;
   execution::GroupStageOptions stage_options_;
   MakeGroup make_group_;
+  CheckModel check_model_;  // may be empty
   std::string default_planner_;
   std::string profile_dir_;
   std::string overlap_;                                     // auto, on, off

@@ -18,6 +18,7 @@
 
 #include "backbone/open_model.h"
 #include "runtime/result_bytes.h"
+#include "serving/model_checker.h"
 #include "serving/tenant_service.h"
 #include "wire/payload.h"
 
@@ -158,7 +159,7 @@ class TenantService::Loads {
       one.opened.emplace(guarded(version, [&]() -> Result<backbone::OpenedModel> {
         if (service_.cancelled_.load()) return stopping();
         report(one, "reading " + version.model_dir, 0);
-        return backbone::open_model({version.model_dir, version.base_dir});
+        return service_.open_checked({version.model_dir, version.base_dir});
       }));
     });
   }
@@ -227,6 +228,22 @@ class TenantService::Loads {
 void TenantService::load_all(std::vector<Load> loads, const control::Progress& progress,
                              const OnLoaded& done) {
   if (!loads.empty()) Loads(*this, std::move(loads), progress, done).run();
+}
+
+Result<backbone::OpenedModel> TenantService::open_checked(const model::ModelFiles& files) const {
+  if (!check_model_) return backbone::open_model(files);
+  const std::vector<std::string> before = file_states(files);
+  const Status checked = check_model_(files, [this] { return cancelled_.load(); });
+  if (cancelled_.load()) return stopping();
+  if (!checked) return std::unexpected(checked.error());
+  auto opened = backbone::open_model(files);
+  // Files that differ from the checked ones must not be served.
+  if (opened && file_states(files) != before)
+    return fail(Code::kUnavailable,
+                fmt::format("{}: a file changed while the model was loaded: repeat the request "
+                            "when all files are complete",
+                            files.directory));
+  return opened;
 }
 
 std::unexpected<Error> TenantService::stopping() {

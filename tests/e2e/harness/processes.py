@@ -15,7 +15,7 @@ def adopt_orphans():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def children_of(pid):
+def _all_children_of(pid):
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -23,6 +23,22 @@ def children_of(pid):
         except OSError:
             pass
     return found
+
+
+def _checks_models(pid):
+    try:
+        return "--check-models" in Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
+    except OSError:
+        return False
+
+
+def children_of(pid):
+    """The children of an itifd, without its checker of models."""
+    return [child for child in _all_children_of(pid) if not _checks_models(child)]
+
+
+def checkers_of(pid):
+    return [child for child in _all_children_of(pid) if _checks_models(child)]
 
 
 class AdoptedProcess:

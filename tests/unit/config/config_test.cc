@@ -160,7 +160,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                 authorized_keys_file = "k"; state_dir = "/x"; };
     telemetry = { prometheus = "127.0.0.1:9464"; log_level = "debug"; stages = false;
                   log_file = "/var/log/itifd.log"; };
-    process = { user = "itif"; group = "7"; handover = false; seccomp = "log"; core_dumps = true; };
+    process = { user = "itif"; group = "7"; handover = false; seccomp = "log"; core_dumps = true;
+                model_check = "off"; model_check_memory = "1GiB"; model_check_time = "5s"; };
     drain_timeout = "0s";)");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->eal.args, (std::vector<std::string>{"--no-huge", "-m", "512"}));
@@ -212,6 +213,9 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_FALSE(config->telemetry.stages);
   EXPECT_EQ(config->telemetry.log_file, "/var/log/itifd.log");
   EXPECT_TRUE(config->process.core_dumps);
+  EXPECT_EQ(config->process.model_check, "off");
+  EXPECT_EQ(config->process.model_check_memory_bytes, 1u << 30);
+  EXPECT_EQ(config->process.model_check_time_ns, 5'000'000'000u);
   EXPECT_EQ(config->process.user, "itif");
   EXPECT_EQ(config->process.group, "7");
   EXPECT_FALSE(config->process.handover);
@@ -294,6 +298,8 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
        "device.threads is 3, but device.cpus has 2: at most one thread per CPU"},
       {"process = { seccomp = \"strict\"; };",
        "process.seccomp: 'strict' is not one of: auto, refuse, kill, log, off"},
+      {"process = { model_check = \"yes\"; };",
+       "process.model_check: 'yes' is not one of: sandbox, off"},
       {"process = { core_dumps = 1; };", "process.core_dumps: expected true or false"},
       {"control = { state_dir = [ ]; };", "control.state_dir: expected a string, found an array"},
       {"drain_timeout = 10;", "drain_timeout: expected a duration string"},

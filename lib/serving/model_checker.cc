@@ -1,0 +1,206 @@
+#include "serving/model_checker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/message.h"
+#include "json/json_file.h"
+#include "serving/model_check_wire.h"
+
+namespace itif::serving {
+namespace {
+
+namespace fs = std::filesystem;
+using control::Descriptor;
+using nlohmann::json;
+
+constexpr int kAnswerPollMs = 50;
+// The checker kills a child that takes too long. Its answer needs time, too.
+constexpr uint64_t kAnswerTimeNs = 10'000'000'000;
+constexpr size_t kMaxMessageBytes = 4096;
+
+cpu_set_t set_of(const std::vector<unsigned>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const unsigned cpu : cpus) CPU_SET(cpu, &set);
+  return set;
+}
+
+// Starts the program with `socket` as its descriptor kCheckerSocket, and no other open file.
+int spawn(const ModelChecker::Options& options, int socket, pid_t& pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, socket, kCheckerSocket);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kCheckerSocket + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  std::string program = options.program, argument = kModelCheckerArgument;
+  char* const words[] = {program.data(), argument.data(), nullptr};
+  cpu_set_t own;
+  const cpu_set_t wanted = set_of(options.cpus);
+  const bool pinned = sched_getaffinity(0, sizeof own, &own) == 0;
+  if (!options.cpus.empty()) sched_setaffinity(0, sizeof wanted, &wanted);
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, words, environ);
+  if (pinned) sched_setaffinity(0, sizeof own, &own);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+// Reads an answer. `limit_ns`: the longest time that the checker may take.
+Result<std::string> read_answer(int pipe, uint64_t limit_ns,
+                                const std::function<bool()>& gives_up) {
+  const SystemClock clock;
+  const uint64_t end_ns = clock.now_ns() + limit_ns;
+  std::string answer;
+  std::array<char, 4096> bytes;
+  for (;;) {
+    if (gives_up && gives_up())
+      return fail(Code::kUnavailable, "the check of the model was given up");
+    if (clock.now_ns() > end_ns)
+      return fail(Code::kUnavailable, "the checker of models does not answer");
+    pollfd ready{.fd = pipe, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, kAnswerPollMs) <= 0) continue;
+    const ssize_t got = ::read(pipe, bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return answer;
+    if (answer.size() < kMaxAnswerBytes) answer.append(bytes.data(), static_cast<size_t>(got));
+  }
+}
+
+// The child that gave the answer may have been taken over by the files that it parsed.
+Status status_of(const std::string& answer, const std::string& directory) {
+  const auto object = json_file::parse_json_object(answer, "answer");
+  const auto text = [&](const char* key) {
+    const auto found = object->find(key);
+    return found != object->end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  if (object && object->size() == 1 && object->value("ok", json()) == true) return {};
+  if (!object || text("code").empty() || text("message").empty())
+    return fail(Code::kUnavailable,
+                fmt::format("{}: the checker of models has ended before it answered: repeat the "
+                            "request",
+                            directory));
+  std::string message = text("message").substr(0, kMaxMessageBytes);
+  for (char& c : message)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  return fail(control::parse_code(text("code")), std::move(message));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelChecker>> ModelChecker::start(Options options) {
+  std::unique_ptr<ModelChecker> checker(new ModelChecker(std::move(options)));
+  ITIF_TRY(checker->start_process());
+  return checker;
+}
+
+ModelChecker::~ModelChecker() {
+  end_process();
+}
+
+Status ModelChecker::start_process() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Code::kResourceExhausted, "cannot make a socket pair: " + errno_text(errno));
+  socket_ = Descriptor(ends[0]);
+  // Above the number that it gets, so that closing the others does not close it.
+  const Descriptor low(ends[1]), theirs(::fcntl(ends[1], F_DUPFD_CLOEXEC, kCheckerSocket + 1));
+  if (const int error = spawn(options_, theirs.get(), pid_); error != 0) {
+    socket_ = Descriptor();
+    pid_ = -1;
+    return fail(Code::kUnsupported,
+                fmt::format("cannot start the checker of models ({}): {}: make the file "
+                            "executable for itifd's user, or set process.model_check to \"off\"",
+                            options_.program, errno_text(error)));
+  }
+  return {};
+}
+
+void ModelChecker::end_process() {
+  socket_ = Descriptor();  // it ends by that; kill() is for one that hangs
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
+  pid_ = -1;
+}
+
+Status ModelChecker::send(const std::string& request, int answers) {
+  const std::lock_guard lock(mutex_);
+  if (socket_ && send_request(socket_.get(), request, answers)) return {};
+  log::error("the checker of models has ended: starting it again");
+  end_process();
+  if (const Status started = start_process(); !started)
+    return fail(Code::kUnavailable,
+                "the checker of models has ended and cannot be started again: restart itifd: " +
+                    started.error().message);
+  if (send_request(socket_.get(), request, answers)) return {};
+  return fail(Code::kUnavailable, "the checker of models takes no request: restart itifd");
+}
+
+Status ModelChecker::check(const model::ModelFiles& files, const std::function<bool()>& gives_up) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return fail(Code::kResourceExhausted, "cannot make a pipe: " + errno_text(errno));
+  const Descriptor from_checker(ends[0]);
+  Descriptor to_us(ends[1]);
+  const json request = {{"directory", files.directory},
+                        {"base", files.base},
+                        {"memory_bytes", options_.limits.memory_bytes},
+                        {"time_ns", options_.limits.time_ns}};
+  ITIF_TRY(send(request.dump(-1, ' ', false, json::error_handler_t::replace), to_us.get()));
+  to_us = Descriptor();
+  ITIF_ASSIGN(const std::string answer,
+              read_answer(from_checker.get(), options_.limits.time_ns + kAnswerTimeNs, gives_up));
+  return status_of(answer, files.directory);
+}
+
+std::vector<std::string> file_states(const model::ModelFiles& files) {
+  std::vector<std::string> states;
+  const auto add = [&](const fs::path& path) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+    states.push_back(fmt::format("{} {} {} {} {}.{} {}.{}", path.string(), info.st_dev, info.st_ino,
+                                 info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                                 info.st_ctim.tv_sec, info.st_ctim.tv_nsec));
+  };
+  for (const std::string& directory : {files.directory, files.base}) {
+    if (directory.empty()) continue;
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end;
+         at.increment(error)) {
+      std::error_code ignored;
+      if (at->is_directory(ignored))
+        add(at->path() / "config.json");  // a module of sentence-transformers
+      else
+        add(at->path());
+    }
+  }
+  std::ranges::sort(states);
+  return states;
+}
+
+}  // namespace itif::serving
