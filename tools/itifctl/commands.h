@@ -19,6 +19,7 @@ void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update,
 void add_version_commands(CommandLine& line, CLI::App* tenants);
 void add_group_knee(CommandLine& line, CLI::App* groups);  // called by add_group_commands()
 void add_group_commands(CommandLine& line);   // group list, update, planner; profile show, run
+void add_drops(CommandLine& line);            // called by add_figure_commands()
 void add_figure_commands(CommandLine& line);  // stats, drops, device, health, events
 // tenant stages, bottleneck, trace. REQUIRES: add_tenant_commands() was called.
 void add_watch_commands(CommandLine& line);

@@ -1,4 +1,4 @@
-// itifctl stats, drops, device, health, events: the state and counters of the appliance.
+// itifctl stats, device, health, events: the state and counters of the appliance.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -20,16 +20,6 @@ using nlohmann::json;
 using Show = int (*)(const json& document);
 
 constexpr int kEventPollMs = 1000;
-
-// The sum of an object of counters.
-uint64_t sum_of(const json& counters) {
-  uint64_t sum = 0;
-  if (!counters.is_object()) return sum;
-  for (const auto& [name, count] : counters.items()) {
-    if (count.is_number_unsigned()) sum += count.get<uint64_t>();
-  }
-  return sum;
-}
 
 int show_stats(const json& document) {
   using enum Table::Align;
@@ -66,58 +56,6 @@ int show_stats(const json& document) {
   const auto lost = document.value("lost_log_lines", uint64_t{0});
   if (lost > 0) notes += fmt::format("lost lines of itifd's log: {}\n", with_thousands(lost));
   fmt::print("{}{}", table.text(), notes);
-  return kDone;
-}
-
-void show_tenant_drops(const json& tenants) {
-  using enum Table::Align;
-  Table table({{"TENANT"},
-               {"RECEIVED", kRight},
-               {"FORWARDED", kRight},
-               {"HELD", kRight},
-               {"DROPPED", kRight},
-               {"REASONS"}});
-  for (const json& t : tenants) {
-    const json dropped = t.value("dropped", json::object());
-    std::string reasons;
-    for (const auto& [reason, count] : dropped.items())
-      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", printable(reason),
-                             count_cell(dropped, reason.c_str()));
-    table.add({text_cell(t, "name"), count_cell(t, "received"), count_cell(t, "forwarded"),
-               count_cell(t, "held"), with_thousands(sum_of(dropped)), reasons});
-  }
-  if (!tenants.empty()) fmt::print("\n{}", table.text());
-}
-
-int show_drops(const json& document) {
-  using enum Table::Align;
-  Table workers({{"WORKER"},
-                 {"PORT"},
-                 {"QUEUE", kRight},
-                 {"RECEIVED", kRight},
-                 {"FORWARDED", kRight},
-                 {"HELD", kRight},
-                 {"DROPPED", kRight}});
-  const auto add = [&](const std::string& name, const json& w) {
-    const bool is_worker = w.contains("queue");
-    workers.add({name, is_worker ? text_cell(w, "port") : "",
-                 is_worker ? text_cell(w, "queue") : "", count_cell(w, "received"),
-                 count_cell(w, "forwarded"), count_cell(w, "held"),
-                 with_thousands(sum_of(w.value("dropped", json::object())))});
-  };
-  for (const json& w : document.value("workers", json::array())) add(text_cell(w, "worker"), w);
-  const json total = document.value("total", json::object());
-  add("total", total);
-  fmt::print("{}lost before a worker saw them: {}\n", workers.text(),
-             count_cell(total, "nic_missed"));
-  const json dropped = total.value("dropped", json::object());
-  show_tenant_drops(document.value("tenants", json::array()));
-  if (sum_of(dropped) == 0) return kDone;
-  Table reasons({{"REASON"}, {"DATAGRAMS", kRight}});
-  for (const auto& [reason, count] : dropped.items()) {
-    if (count != 0) reasons.add({reason, count_cell(dropped, reason.c_str())});
-  }
-  fmt::print("\n{}", reasons.text());
   return kDone;
 }
 
@@ -312,10 +250,7 @@ void add_device_reset(CommandLine& line, CLI::App* device) {
 
 void add_figure_commands(CommandLine& line) {
   add_stats(line);
-  CLI::App* drops =
-      line.app.add_subcommand("drops", "Received, forwarded and dropped datagrams, with reasons");
-  drops->footer("Example:\n  itifctl drops");
-  add_document(line, drops, "drops", show_drops);
+  add_drops(line);
   CLI::App* device = line.app.add_subcommand("device", "The compute device, and why it was chosen");
   device->footer("Example:\n  itifctl device");
   add_document(line, device, "device", show_device);

@@ -142,4 +142,13 @@ std::string time_cell(const json& object, const char* field) {
   });
 }
 
+uint64_t sum_of(const json& counters) {
+  uint64_t sum = 0;
+  if (!counters.is_object()) return sum;
+  for (const auto& [name, count] : counters.items()) {
+    if (count.is_number_unsigned()) sum += count.get<uint64_t>();
+  }
+  return sum;
+}
+
 }  // namespace itif::ctl

@@ -47,5 +47,7 @@ std::string bytes_cell(const nlohmann::json& object, const char* field);
 std::string time_cell(const nlohmann::json& object, const char* field);  // unix ns → local time
 
 std::string with_thousands(uint64_t number);
+// The sum of an object of counters.
+uint64_t sum_of(const nlohmann::json& counters);
 
 }  // namespace itif::ctl
