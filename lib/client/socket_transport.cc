@@ -1,6 +1,7 @@
 #include "client/socket_transport.h"
 
 #include <fmt/format.h>
+#include <linux/errqueue.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <utility>
@@ -22,6 +24,7 @@ namespace {
 constexpr uint32_t kBatch = 64;
 constexpr size_t kBufferBytes = 9216;  // more than any datagram of the protocol; a multiple of 64
 constexpr uint32_t kMaxFlows = 1024;
+constexpr int kMaxQueuedErrors = 64;  // read at once, of a socket
 
 struct AddressList {
   addrinfo* first = nullptr;
@@ -58,6 +61,35 @@ std::unexpected<Error> socket_error(const char* what, const std::string& where) 
   return fail(code, fmt::format("{} {}: {}; {}", what, where, errno_text(error), remedy));
 }
 
+// Errors of the kernel or of ICMP which say that the server cannot be reached.
+bool says_unreachable(int error) {
+  return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == EHOSTDOWN || error == ENETDOWN || error == EACCES || error == EPERM;
+}
+
+std::string why_unreachable(int error, const std::string& server, const std::string& where) {
+  switch (error) {
+    case ECONNREFUSED:
+      return fmt::format(
+          "nobody listens on {}: the host is there, but the port is closed (ICMP port "
+          "unreachable): start itifd, or correct the address or port",
+          where);
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+      return fmt::format(
+          "no host answers for {} ({}): check that it runs, its address, and the way to it (ip "
+          "route get {}; ip neighbour)",
+          where, errno_text(error), server);
+    case EACCES:
+    case EPERM:
+      return fmt::format("a firewall forbids datagrams to {} ({}): nft list ruleset", where,
+                         errno_text(error));
+    default:
+      return fmt::format("there is no route to {} ({}): ip route get {}", where, errno_text(error),
+                         server);
+  }
+}
+
 // Best effort: an option that the kernel lacks changes speed, not behaviour.
 void set_option(int fd, int level, int name, int value) {
   (void)setsockopt(fd, level, name, &value, sizeof(value));
@@ -76,12 +108,38 @@ void set_options(int fd, int family, const SocketOptions& options) {
   set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE, options.send_buffer_bytes);
   if (options.busy_poll_us > 0)
     set_option(fd, SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(options.busy_poll_us));
+  // RECVERR: without it the kernel reports a closed port, but not an absent host.
   if (family == AF_INET) {
+    set_option(fd, IPPROTO_IP, IP_RECVERR, 1);
     set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
   } else {
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
     set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
     set_option(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1);
   }
+}
+
+// Empties the socket's queue of errors, which would otherwise end each wait. Returns the last one;
+// 0: none was queued.
+int take_queued_errors(int fd) {
+  int last = 0;
+  for (int i = 0; i < kMaxQueuedErrors; ++i) {
+    alignas(cmsghdr) std::array<std::byte, 512> control;
+    msghdr message{};
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    if (recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+         part = CMSG_NXTHDR(&message, part)) {
+      const bool is_error = (part->cmsg_level == IPPROTO_IP && part->cmsg_type == IP_RECVERR) ||
+                            (part->cmsg_level == IPPROTO_IPV6 && part->cmsg_type == IPV6_RECVERR);
+      if (!is_error) continue;
+      sock_extended_err error{};
+      std::memcpy(&error, CMSG_DATA(part), sizeof(error));
+      last = static_cast<int>(error.ee_errno);
+    }
+  }
+  return last;
 }
 
 uint16_t bound_port(int fd) {
@@ -99,6 +157,20 @@ struct SocketTransport::Sockets {
     for (const pollfd& entry : polled) close(entry.fd);
   }
 
+  void note(int error) noexcept {
+    stats.last_errno = error;
+    if (error == EMSGSIZE) {
+      ++stats.too_big;
+    } else if (says_unreachable(error)) {
+      ++stats.unreachable;
+      unreachable_errno = error;
+    } else {
+      ++stats.other_errors;
+    }
+  }
+
+  std::string server, where;
+  int unreachable_errno = 0;   // the last; 0: none
   std::vector<pollfd> polled;  // one socket per flow
   std::vector<uint16_t> ports;
   uint32_t next_flow = 0;  // the flow that receive() reads first, so that none starves
@@ -138,6 +210,8 @@ Result<std::unique_ptr<SocketTransport>> SocketTransport::connect(const SocketOp
 
   const std::string where = fmt::format("{} port {}", options.server, options.port);
   auto sockets = std::make_unique<Sockets>();
+  sockets->server = options.server;
+  sockets->where = where;
   for (uint32_t i = 0; i < options.num_flows; ++i) {
     const int fd = socket(remote.first->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return socket_error("cannot make a socket for", where);
@@ -182,16 +256,9 @@ size_t SocketTransport::send(uint32_t flow, std::span<const Outgoing> batch) noe
     const int error = errno;
     if (error == EINTR) continue;
     if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS) break;
-    s.stats.last_errno = error;
-    if (error == EMSGSIZE) {
-      ++s.stats.too_big;
-    } else if (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH) {
-      ++s.stats.unreachable;
-      // The error may be an ICMP message about an earlier datagram: try this one once more.
-      if (!std::exchange(error_was_reported, true)) continue;
-    } else {
-      ++s.stats.other_errors;
-    }
+    s.note(error);
+    // The error may be an ICMP message about an earlier datagram: try this one once more.
+    if (says_unreachable(error) && !std::exchange(error_was_reported, true)) continue;
     ++taken;  // cannot be sent: the request's timers handle the loss
     error_was_reported = false;
   }
@@ -206,16 +273,24 @@ size_t SocketTransport::receive(std::span<Incoming> batch) noexcept {
   for (uint32_t i = 0; i < flows && filled < capacity; ++i) {
     const uint32_t flow = s.next_flow;
     s.next_flow = flow + 1 == flows ? 0 : flow + 1;
+    pollfd& socket = s.polled[flow];
     int count;
+    bool has_error = false;
     do {
-      count = recvmmsg(s.polled[flow].fd, &s.receive_headers[filled], capacity - filled,
-                       MSG_DONTWAIT, nullptr);
-      // A pending ICMP error is reported once, in place of a datagram.
-      if (count < 0 && errno == ECONNREFUSED) {
-        ++s.stats.unreachable;
-        s.stats.last_errno = ECONNREFUSED;
+      count =
+          recvmmsg(socket.fd, &s.receive_headers[filled], capacity - filled, MSG_DONTWAIT, nullptr);
+      // A pending error is reported once, in place of a datagram.
+      if (count < 0 && says_unreachable(errno)) {
+        s.note(errno);
+        has_error = true;
       }
-    } while (count < 0 && (errno == EINTR || errno == ECONNREFUSED));
+    } while (count < 0 && (errno == EINTR || says_unreachable(errno)));
+    if (has_error || (socket.revents & POLLERR) != 0) {
+      const int queued = take_queued_errors(socket.fd);
+      if (!has_error && says_unreachable(queued)) s.note(queued);
+      socket.revents = 0;
+    }
+    s.stats.received += static_cast<uint64_t>(std::max(count, 0));
     for (int k = 0; k < count; ++k, ++filled) {
       std::byte* start = s.memory.data() + filled * kBufferBytes;
       batch[filled] = {.flow = flow, .bytes = {start, s.receive_headers[filled].msg_len}};
@@ -258,6 +333,11 @@ void SocketTransport::wait(uint64_t timeout_ns) noexcept {
   (void)ppoll(sockets_->polled.data(), sockets_->polled.size(), &timeout, nullptr);
 }
 
+std::optional<Error> SocketTransport::unreachable() const {
+  const Sockets& s = *sockets_;
+  if (s.stats.received > 0 || s.unreachable_errno == 0) return std::nullopt;
+  return Error{Code::kUnavailable, why_unreachable(s.unreachable_errno, s.server, s.where)};
+}
 const SocketStats& SocketTransport::stats() const noexcept {
   return sockets_->stats;
 }

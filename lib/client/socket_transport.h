@@ -1,9 +1,14 @@
 // A transport over UDP sockets: one connected socket per flow, batches by sendmmsg/recvmmsg, IPv4
 // or IPv6, no IP fragmentation. One owner thread.
+//
+// The kernel and ICMP report servers that cannot be reached: no route, no neighbour, a closed port.
+// The transport goes on sending then, because a server may restart: unreachable() says so, and its
+// owner decides.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -27,8 +32,9 @@ struct SocketOptions {
 Result<SocketOptions> parse_server(const std::string& text, SocketOptions options = {});
 
 struct SocketStats {
+  uint64_t received = 0;     // datagrams
   uint64_t too_big = 0;      // EMSGSIZE: above the path MTU; choose smaller pieces
-  uint64_t unreachable = 0;  // ICMP port unreachable, or no route
+  uint64_t unreachable = 0;  // a closed port, no host, no route, a firewall
   uint64_t other_errors = 0;
   int last_errno = 0;
 };
@@ -46,6 +52,9 @@ class SocketTransport final : public Transport {
   void wait(uint64_t timeout_ns) noexcept override;
 
   const SocketStats& stats() const noexcept;
+  // Why nothing arrives, with the remedy: the server cannot be reached, as the kernel or ICMP says.
+  // nullopt: neither says so, or a datagram has arrived at any time. Errors' code: kUnavailable.
+  std::optional<Error> unreachable() const;
   // Returns the receive buffer size that the kernel granted.
   uint32_t receive_buffer_bytes() const noexcept;
   uint16_t local_port(uint32_t flow) const noexcept;

@@ -72,8 +72,9 @@ std::string transport_note(const client::Transport& transport) {
                        stats.too_big);
   if (stats.unreachable > 0)
     return fmt::format(
-        "received {} ICMP \"unreachable\" errors: is itifd running on that address and port?",
-        stats.unreachable);
+        "the network reported {} times that the server could not be reached ({}): did itifd "
+        "restart?",
+        stats.unreachable, errno_text(stats.last_errno));
   if (stats.other_errors > 0)
     return fmt::format("{} datagrams could not be sent: {}", stats.other_errors,
                        errno_text(stats.last_errno));
@@ -182,12 +183,18 @@ Result<int> run(const Options& options) {
   }
 
   std::vector<std::unique_ptr<Sender>> senders;
+  Reachability reachability;
   const uint64_t start_ns = clock.now_ns() + kThreadStart_ns;
   for (uint32_t i = 0; i < options.threads; ++i) {
-    ITIF_ASSIGN(auto sender, Sender::create(clock, *transports[i], config(i, start_ns)));
+    SenderConfig of_thread = config(i, start_ns);
+    of_thread.reachability = &reachability;
+    of_thread.sockets = dynamic_cast<const client::SocketTransport*>(transports[i].get());
+    ITIF_ASSIGN(auto sender, Sender::create(clock, *transports[i], of_thread));
     senders.push_back(std::move(sender));
   }
   run_threads<Sender>(senders, options);
+  for (const auto& sender : senders)
+    if (sender->failure()) return std::unexpected(*sender->failure());
   Results results(options.targets.size());
   for (const auto& sender : senders) results.merge(sender->results());
   std::fputs(table(options, results).c_str(), text_out);

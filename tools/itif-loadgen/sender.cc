@@ -129,9 +129,26 @@ void Sender::finish() noexcept {
   phase_ = Phase::kDone;
 }
 
+bool Sender::gives_up() noexcept {
+  if (config_.reachability == nullptr || config_.sockets == nullptr) return false;
+  Reachability& all = *config_.reachability;
+  if (all.has_answered.load(std::memory_order_relaxed)) return false;
+  if (config_.sockets->stats().received > 0) {
+    all.has_answered.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  failure_ = config_.sockets->unreachable();
+  if (failure_) all.has_failed.store(true, std::memory_order_relaxed);
+  return all.has_failed.load(std::memory_order_relaxed);
+}
+
 uint64_t Sender::step() noexcept {
   if (phase_ == Phase::kDone) return UINT64_MAX;
   (void)engine_->poll();
+  if (gives_up()) {
+    finish();
+    return UINT64_MAX;
+  }
   const uint64_t now_ns = clock_.now_ns();
   const auto stop = static_cast<Stop>(config_.stop->load(std::memory_order_relaxed));
   if (phase_ == Phase::kSending) {

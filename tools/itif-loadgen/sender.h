@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "client/engine.h"
+#include "client/socket_transport.h"
 #include "live.h"
 #include "options.h"
 #include "request_mix.h"
@@ -22,15 +24,24 @@ namespace itif::loadgen {
 // Set by the signal handler, read by the senders.
 enum class Stop : int { kNo = 0, kDrain = 1, kNow = 2 };
 
+// Shared by the senders of a run. A run fails at once if its server cannot be reached and nothing
+// was ever answered. Later the server may restart, and the run goes on.
+struct Reachability {
+  std::atomic<bool> has_answered{false};
+  std::atomic<bool> has_failed{false};
+};
+
 struct SenderConfig {
   const Options* options = nullptr;
   const PayloadPool* pool = nullptr;
-  const std::atomic<int>* stop = nullptr;  // Stop
-  uint32_t thread = 0;                     // 0 … options->threads − 1
-  uint32_t session = 0;                    // random; differs between threads
-  uint64_t first_request = 0;              // random
-  uint64_t first_sequence = 0;             // random, 62 bits
-  uint64_t start_ns = 0;                   // clock time; the same for all threads
+  const std::atomic<int>* stop = nullptr;            // Stop
+  Reachability* reachability = nullptr;              // null: no transport reports it
+  const client::SocketTransport* sockets = nullptr;  // the sender's transport; null: another kind
+  uint32_t thread = 0;                               // 0 … options->threads − 1
+  uint32_t session = 0;                              // random; differs between threads
+  uint64_t first_request = 0;                        // random
+  uint64_t first_sequence = 0;                       // random, 62 bits
+  uint64_t start_ns = 0;                             // clock time; the same for all threads
 };
 
 class Sender final : public client::OutcomeSink {
@@ -47,6 +58,8 @@ class Sender final : public client::OutcomeSink {
   void run() noexcept;
 
   const Results& results() const noexcept { return results_; }
+  // Why the sender has given up; nullopt: it has not.
+  const std::optional<Error>& failure() const noexcept { return failure_; }
   LiveFeed& live() noexcept { return live_; }
 
   void on_outcomes(std::span<const client::Outcome> outcomes) noexcept override;
@@ -68,6 +81,7 @@ class Sender final : public client::OutcomeSink {
   void send_due(uint64_t now_ns) noexcept;
   bool send_one(uint64_t intended_ns, uint64_t now_ns) noexcept;
   bool sent_all_due(uint64_t now_ns) const noexcept;
+  bool gives_up() noexcept;
   void end_sending(uint64_t now_ns) noexcept;
   void finish() noexcept;
   uint64_t wake_ns(uint64_t now_ns) const noexcept;
@@ -89,6 +103,7 @@ class Sender final : public client::OutcomeSink {
   uint64_t drain_until_ns_ = UINT64_MAX;
   uint64_t num_sent_ = 0;
   Results results_;
+  std::optional<Error> failure_;
   LiveCounts live_counts_;
   Histogram live_interval_;
   LiveFeed live_;

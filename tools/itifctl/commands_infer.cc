@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 
+#include "ask.h"
 #include "base/units.h"
 #include "client/client.h"
 #include "commands.h"
@@ -187,13 +188,13 @@ int infer(Context& context, const Options& options) {
   }
 
   client::SocketOptions socket;
-  client::BlockingOptions blocking;
+  uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
   if (options.address.empty()) {
     const auto address = context.call("data_address");
     if (!address) return address.error();
     socket.server = address->value("address", "");
     socket.port = address->value("port", wire::kDefaultPort);
-    blocking.fragment_bytes = address->value("fragment_bytes", wire::kDefaultFragmentBytes);
+    fragment_bytes = address->value("fragment_bytes", wire::kDefaultFragmentBytes);
   } else {
     const auto parsed = client::parse_server(options.address);
     if (!parsed) return context.fail(kUsage, parsed.error());
@@ -225,12 +226,9 @@ int infer(Context& context, const Options& options) {
     query.budget_us = static_cast<uint32_t>(
         std::min<uint64_t>(parse_duration_ns(options.deadline).value_or(0) / 1000, UINT32_MAX));
 
-  auto client = client::BlockingClient::connect(context.clock(), socket, blocking);
-  if (!client) return context.fail(kUnreachable, client.error());
-  const auto answer = (*client)->infer(credential, query, context.timeout_ns(kInferTimeoutNs));
-  if (!answer)
-    return context.fail(answer.error().code == Code::kInvalidArgument ? kUsage : kTimedOut,
-                        answer.error());
+  const auto answer = ask(context.clock(), socket, fragment_bytes, credential, query,
+                          context.timeout_ns(kInferTimeoutNs));
+  if (!answer) return context.fail(answer.error().exit_code, answer.error().error);
   if (answer->status != wire::StatusCode::kOk) {
     std::string message =
         fmt::format("the appliance refused the request: {}", wire::status_name(answer->status));

@@ -3,6 +3,9 @@
 #include "tools/itif-loadgen/sender.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -304,6 +307,67 @@ TEST(Sender, DrainEndsTheWaitForAnswers) {
   const TargetResults total = trial.run().total();
   EXPECT_EQ(total.lost, total.sent);
   EXPECT_LT(trial.clock.now_ns() - start_ns, 1'700'000'000u);
+}
+
+// A sender over a socket to a port of the loopback interface that is closed.
+struct SocketTrial {
+  explicit SocketTrial(uint64_t duration_ns) : options(make_options(duration_ns)), pool(options) {
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes);
+    close(fd);
+    transport =
+        client::SocketTransport::connect({.server = "127.0.0.1", .port = ntohs(address.sin_port)})
+            .value();
+    sender = Sender::create(clock, *transport,
+                            {.options = &options,
+                             .pool = &pool,
+                             .stop = &stop,
+                             .reachability = &reachability,
+                             .sockets = transport.get(),
+                             .session = 9,
+                             .first_request = 0,
+                             .start_ns = clock.now_ns() + 1'000'000})
+                 .value();
+  }
+  static Options make_options(uint64_t duration_ns) {
+    Options options = basic_options();
+    options.rate = 50;
+    options.duration_ns = duration_ns;
+    options.warmup_ns = options.drain_ns = 0;
+    return options;
+  }
+
+  SystemClock clock;
+  Options options;
+  PayloadPool pool;
+  std::atomic<int> stop{0};
+  Reachability reachability;
+  std::unique_ptr<client::SocketTransport> transport;
+  std::unique_ptr<Sender> sender;
+};
+
+TEST(Sender, GivesUpAtOnceIfNobodyListens) {
+  SocketTrial trial(60'000'000'000);
+  const uint64_t start_ns = trial.clock.now_ns();
+  trial.sender->run();
+  EXPECT_LT(trial.clock.now_ns() - start_ns, 10'000'000'000u);
+  ASSERT_TRUE(trial.sender->failure());
+  EXPECT_NE(trial.sender->failure()->message.find("nobody listens"), std::string::npos);
+  EXPECT_TRUE(trial.reachability.has_failed);
+}
+
+TEST(Sender, GoesOnWhileAServerThatHasAnsweredRestarts) {
+  SocketTrial trial(300'000'000);
+  trial.reachability.has_answered = true;  // another thread's sender
+  trial.sender->run();
+  EXPECT_FALSE(trial.sender->failure());
+  EXPECT_GT(trial.transport->stats().unreachable, 0u);
+  EXPECT_GE(trial.sender->results().total().sent, 5u);
 }
 
 TEST(Sender, StopsAfterTheNumberOfRequests) {

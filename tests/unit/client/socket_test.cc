@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -173,6 +175,79 @@ TEST(Sockets, ErrorSaysThatNobodyListens) {
   EXPECT_EQ(answer.error().code, Code::kUnavailable);
   EXPECT_NE(answer.error().message.find("nobody listens"), std::string::npos)
       << answer.error().message;
+}
+
+// A port of the loopback interface on which nobody listens.
+uint16_t closed_port(bool ipv6 = false) {
+  return LoopbackServer(ipv6).port;
+}
+
+void send_small(SocketTransport& transport) {
+  const Bytes small(10);
+  const Outgoing batch[] = {{.head = small, .body = {}}};
+  EXPECT_EQ(transport.send(0, batch), 1u);
+}
+
+// Waits for the error of a datagram that nobody takes. Returns true if it came.
+bool is_reported(SocketTransport& transport) {
+  std::array<Incoming, 4> none;
+  for (int i = 0; i < 100 && !transport.unreachable(); ++i) {
+    transport.wait(20'000'000);
+    EXPECT_EQ(transport.receive(none), 0u);
+  }
+  return transport.unreachable().has_value();
+}
+
+TEST(Sockets, AClosedPortIsReportedAtOnce) {
+  for (const bool ipv6 : {false, true}) {
+    const uint16_t port = closed_port(ipv6);
+    if (port == 0) continue;  // the machine lacks this address family
+    auto transport = SocketTransport::connect({.server = ipv6 ? "::1" : "127.0.0.1", .port = port});
+    ASSERT_TRUE(transport) << transport.error().message;
+    EXPECT_FALSE((*transport)->unreachable());
+    send_small(**transport);
+    ASSERT_TRUE(is_reported(**transport));
+    const Error why = *(*transport)->unreachable();
+    EXPECT_EQ(why.code, Code::kUnavailable);
+    EXPECT_NE(why.message.find("nobody listens on"), std::string::npos) << why.message;
+    EXPECT_NE(why.message.find(std::to_string(port)), std::string::npos) << why.message;
+    // The error is taken from the socket: the next wait lasts.
+    SystemClock clock;
+    const uint64_t start_ns = clock.now_ns();
+    (*transport)->wait(50'000'000);
+    EXPECT_GT(clock.now_ns() - start_ns, 30'000'000u);
+  }
+}
+
+// A server that restarts is not given up.
+TEST(Sockets, AServerThatHasAnsweredIsNotUnreachable) {
+  SystemClock clock;
+  auto server = std::make_unique<LoopbackServer>(false);
+  auto transport = SocketTransport::connect({.server = "127.0.0.1", .port = server->port});
+  ASSERT_TRUE(transport);
+  struct Sink final : OutcomeSink {
+    void on_outcomes(std::span<const Outcome> outcomes) noexcept override {
+      answered += outcomes.size();
+    }
+    size_t answered = 0;
+  } sink;
+  auto engine = ClientEngine::create(clock, **transport, sink, {.session = 1});
+  ASSERT_TRUE(engine);
+  const Bytes payload = make_payload({.seed = 1, .response_bytes = 50}, 100);
+  ASSERT_EQ((*engine)->submit({.credential = credential(), .payload = payload}), Submit::kAccepted);
+  for (int i = 0; i < 2000 && sink.answered == 0; ++i)
+    if ((*engine)->poll() == 0) (*transport)->wait(1'000'000);
+  ASSERT_EQ(sink.answered, 1u);
+  EXPECT_GE((*transport)->stats().received, 1u);
+  server.reset();
+  std::array<Incoming, 4> none;
+  for (int i = 0; i < 100 && (*transport)->stats().unreachable == 0; ++i) {
+    send_small(**transport);
+    (*transport)->wait(20'000'000);
+    (void)(*transport)->receive(none);
+  }
+  EXPECT_GT((*transport)->stats().unreachable, 0u);
+  EXPECT_FALSE((*transport)->unreachable());
 }
 
 // The server answers the hello, and is silent about the request.

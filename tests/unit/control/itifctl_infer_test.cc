@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "control/hex.h"
@@ -66,6 +67,20 @@ TEST_F(ItifctlTest, InfersOverUdp) {
 
   responder.refuse_with = wire::StatusCode::kOverQuota;
   expect_failure({"infer", "sentiment", "x", "--address", address}, 1, "over_quota");
+}
+
+TEST_F(ItifctlTest, InferFailsAtOnceIfNobodyListens) {
+  start();
+  add_sentiment();
+  std::string address;
+  {
+    Responder gone(appliance_->record(1).key.bytes);
+    address = "127.0.0.1:" + std::to_string(gone.port);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  expect_failure({"--timeout", "60s", "infer", "sentiment", "x", "--address", address}, 3,
+                 "nobody listens on 127.0.0.1");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST_F(ItifctlTest, InfersIdsAndPrintsGeneratedText) {

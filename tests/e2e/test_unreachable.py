@@ -1,0 +1,55 @@
+"""Clients fail immediately if their server cannot be reached, with the cause."""
+
+import json
+import subprocess
+import time
+
+import pytest
+from harness.appliance import program
+from harness.namespaces import CLIENT_IPV4
+
+CASES = {"closed port": (f"{CLIENT_IPV4}:9", "nobody listens on"), "absent host": ("198.18.0.77", "no host answers for"),
+         "no route": ("203.0.113.9", "unreachable")}
+# The kernel asks for a neighbour three times, once a second.
+LONGEST_S = 10
+
+
+@pytest.fixture(name="tenant_file")
+def make_tenant_file(appliance, models):
+    path = appliance.directory / "tenants.json"
+    path.write_text(json.dumps([appliance.add_tenant("asked", models())]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_infer_fails_immediately(appliance, namespaces, tenant_file, case):
+    address, cause = CASES[case]
+    start = time.monotonic()
+    done = appliance.ctl("--timeout", "50s", "infer", "asked", "--ids", "5,6", "--address", address, check=False,
+                         namespace=namespaces.client)
+    assert done.returncode == 3, done.stderr
+    assert cause in done.stderr, done.stderr
+    assert time.monotonic() - start < LONGEST_S
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loadgen_fails_immediately(namespaces, tenant_file, case):
+    address, cause = CASES[case]
+    start = time.monotonic()
+    done = subprocess.run(("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), address, "--tenants",
+                           str(tenant_file), "--rate", "50", "--duration", "60s", "--threads", "2", "--quiet"),
+                          capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1, done.stderr
+    assert cause in done.stderr, done.stderr
+    assert time.monotonic() - start < LONGEST_S
+
+
+def test_drops_are_explained(appliance, namespaces):
+    namespaces.in_client("ping", "-c", "1", "-W", "1", "198.18.0.1")
+    reasons = appliance.ctl_json("drops", "reasons")["reasons"]
+    counted = appliance.ctl_json("drops")["total"]["dropped"]
+    printed = appliance.ctl("drops").stdout
+    for reason in reasons:
+        assert reason["means"] and reason["remedy"]
+        explained = f"{reason['reason']}: {reason['means']} {reason['remedy']}" in printed
+        assert explained == (counted.get(reason["reason"], 0) > 0), reason

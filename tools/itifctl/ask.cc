@@ -1,0 +1,126 @@
+#include "ask.h"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/units.h"
+#include "wire/payload.h"
+
+namespace itif::ctl {
+namespace {
+
+constexpr uint64_t kLongestWaitNs = 100'000'000;
+constexpr uint64_t kFullNs = 100'000;  // if the transport takes no more
+// The kernel asks for a neighbour three times, once a second, before it reports that none answers.
+constexpr uint64_t kNeighbourNs = 3'500'000'000;
+
+class Sink final : public client::OutcomeSink {
+ public:
+  void on_outcomes(std::span<const client::Outcome> outcomes) noexcept override {
+    for (const client::Outcome& outcome : outcomes) {
+      kind = outcome.kind;
+      answer.status = outcome.status;
+      answer.result_kind = outcome.result_kind;
+      answer.retry_after_us = outcome.retry_after_us;
+      answer.server_us = outcome.server_us;
+      answer.result_rows = outcome.result_rows;
+      answer.model_version = outcome.model_version;
+      answer.tries = outcome.tries;
+      answer.latency_ns = outcome.completed_ns - outcome.submitted_ns;
+      if (outcome.kind == client::OutcomeKind::kAnswered)
+        answer.result.assign(outcome.result.begin(), outcome.result.end());
+      else if (outcome.kind == client::OutcomeKind::kRefused)
+        answer.detail = wire::status_detail(outcome.result);
+      has_ended = true;
+    }
+  }
+
+  bool has_ended = false;
+  client::OutcomeKind kind = client::OutcomeKind::kLost;
+  client::Answer answer;
+};
+
+const char* why_silent(const client::EngineStats& engine, const client::SocketStats& sockets,
+                       const client::Credential& credential) {
+  if (sockets.too_big > 0) return "the datagrams exceed the path MTU: lower ports[].path_mtu";
+  if (engine.busy > 0)
+    return "the server has the request but has not answered yet: allow more time (--timeout)";
+  if (engine.dropped[static_cast<size_t>(client::Drop::kBadTag)] > 0)
+    return "answers had a wrong tag: the key differs from the server's";
+  if (credential.auth != wire::Auth::kNone)
+    return "nothing arrived: check that the server runs, that UDP reaches it, and that the key is "
+           "right (a server silently drops datagrams that it cannot authenticate)";
+  return "nothing arrived: check that the server runs and that UDP reaches it";
+}
+
+}  // namespace
+
+std::expected<client::Answer, AskFailure> ask(const Clock& clock,
+                                              const client::SocketOptions& socket,
+                                              uint32_t fragment_bytes,
+                                              const client::Credential& credential,
+                                              const client::Query& query, uint64_t timeout_ns) {
+  const auto failed = [](int exit_code, Error error) {
+    return std::unexpected(AskFailure{exit_code, std::move(error)});
+  };
+  if (sodium_init() < 0)
+    return failed(kRefused, {Code::kInternal, "libsodium cannot be initialised"});
+  auto connected = client::SocketTransport::connect(socket);
+  if (!connected) return failed(kUnreachable, connected.error());
+  client::SocketTransport& transport = **connected;
+
+  client::EngineOptions options{
+      .session = randombytes_random(), .max_in_flight = 1, .fragment_bytes = fragment_bytes};
+  // Random, so that only a host that sees our datagrams can forge an untagged answer.
+  randombytes_buf(&options.first_request, 7);
+  options.retry.timeout_ns = timeout_ns;
+  Sink sink;
+  auto made = client::ClientEngine::create(clock, transport, sink, options);
+  if (!made) return failed(kUsage, made.error());
+  client::ClientEngine& engine = **made;
+  const client::RequestSpec spec{.credential = credential,
+                                 .payload_kind = query.payload_kind,
+                                 .result_kind = query.result_kind,
+                                 .flags = query.flags,
+                                 .budget_us = query.budget_us,
+                                 .payload = query.payload,
+                                 .user_tag = 0};
+  if (engine.submit(spec) != client::Submit::kAccepted)
+    return failed(kUsage, {Code::kInvalidArgument,
+                           fmt::format("a payload of {} bytes is too large: the limit is {}",
+                                       query.payload.size(), wire::kMaxTotalBytes)});
+  const uint64_t start_ns = clock.now_ns();
+  while (!sink.has_ended) {
+    const size_t moved = engine.poll();
+    if (sink.has_ended) break;
+    if (auto why = transport.unreachable()) {
+      engine.cancel_all();
+      return failed(kUnreachable, std::move(*why));
+    }
+    const uint64_t now_ns = clock.now_ns();
+    uint64_t next_ns = engine.next_timer_ns();
+    if (engine.has_unsent()) next_ns = moved > 0 ? now_ns : now_ns + kFullNs;
+    if (next_ns > now_ns) transport.wait(std::min(next_ns - now_ns, kLongestWaitNs));
+  }
+  engine.poll();  // sends the ack of a response of several datagrams
+  if (sink.kind != client::OutcomeKind::kLost) return std::move(sink.answer);
+  // The tries may end before the kernel knows why none was answered.
+  const uint64_t known_ns = start_ns + std::min(timeout_ns, kNeighbourNs);
+  std::array<client::Incoming, 1> late;
+  while (transport.stats().received == 0 && clock.now_ns() < known_ns) {
+    if (auto why = transport.unreachable()) return failed(kUnreachable, std::move(*why));
+    transport.wait(std::min(known_ns - clock.now_ns(), kLongestWaitNs));
+    (void)transport.receive(late);
+  }
+  const std::string message =
+      fmt::format("no answer from {} port {} to {} tries within {}: {}", socket.server, socket.port,
+                  sink.answer.tries, format_duration_ns(sink.answer.latency_ns),
+                  why_silent(engine.stats(), transport.stats(), credential));
+  return failed(kTimedOut, {Code::kUnavailable, message});
+}
+
+}  // namespace itif::ctl
