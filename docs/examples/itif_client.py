@@ -648,6 +648,7 @@ class Client:
         deadline = started + timeout_s
         request = message.header
         rto, gap, silent, token = self.first_rto_s(), self.gap_s, 0, self.token
+        refusals = 0  # for want of a valid token
         named = 0.0  # the wait that `busy` asks for
         answer = Answer()
         hint: Datagram | None = None
@@ -660,6 +661,7 @@ class Client:
             datagram = self.receive_for(request.request_id, min(patience, left))
             if datagram is None:
                 silent += 1
+                refusals = max(refusals - 1, 0)
                 given_up = retransmit and silent > self.max_silent_tries
                 if deadline <= time.monotonic() or given_up:
                     if hint is not None:
@@ -684,6 +686,14 @@ class Client:
             if is_hint(datagram) and self.auth != "none":
                 hint = datagram
                 continue
+            if h.type == STATUS and h.status == STATUSES.index("token_required") and retransmit:
+                hint = datagram
+                if h.token not in (0, token):  # else it refuses an earlier send
+                    token = self.token = h.token
+                    refusals += 1
+                    if refusals <= 4:  # then only after silence: two servers may refuse each other's tokens
+                        self.send_pieces(message)
+                continue
             silent = 0
             if h.type == RESPONSE:
                 if response is None or _message(response) != _message(h):
@@ -707,11 +717,7 @@ class Client:
                 answer.busy += 1
                 named = h.budget_us / 1e6
             elif h.type == STATUS:
-                if h.status != STATUSES.index("token_required") or not retransmit:
-                    raise Refused(datagram)
-                if h.token not in (0, token):  # else it refuses an earlier send
-                    token = self.token = h.token
-                    self.send_pieces(message)
+                raise Refused(datagram)
 
     def first_rto_s(self) -> float:
         """The wait before the first repeat."""

@@ -25,9 +25,10 @@ bool passes_with_time(wire::StatusCode code) noexcept {
          code == wire::StatusCode::kNotAdmitted;
 }
 
-// New tokens for one request before the outcome is token_required: its address changes faster than
-// datagrams travel.
-constexpr uint32_t kMaxTokenRefusals = 16;
+// Times that a request is sent again immediately with a new token, and once more after each silence.
+// Otherwise only its timer sends it: the address changes faster than datagrams travel, or two
+// servers refuse each other's tokens, as while one hands over to the other.
+constexpr uint32_t kMaxTokenRefusals = 4;
 
 }  // namespace
 
@@ -136,9 +137,10 @@ bool EngineState::on_status(uint32_t index, const wire::Datagram& datagram,
                             uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
-  if (header.status == wire::StatusCode::kTokenRequired &&
-      on_token_required(index, header.token, now_ns))
+  if (header.status == wire::StatusCode::kTokenRequired) {
+    on_token_required(index, header.token, now_ns);
     return true;
+  }
   if (passes_with_time(header.status) &&
       slot.refusal_retries < options_.retry.max_refusal_retries) {
     const uint64_t again_ns =
@@ -203,6 +205,7 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   if (slot.phase != Phase::kWaiting) return;
   send_lists_.remove(index);
   slot.num_ranges = slot.next_range = 0;
+  slot.token_refusals = 0;
   slot.silent_tries = 1;
   slot.was_repeated = false;
   const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_busy_ns);
@@ -211,17 +214,17 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   arm(index, now_ns + std::max(slot.rto_ns, named_ns));
 }
 
-// The token of the send was too old, or the client's address has changed. Returns false if it has
-// changed too often. A status with the token that was sent refuses an earlier send.
-bool EngineState::on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept {
+// The token of the send was too old, or the client's address has changed. A status with the token
+// that was sent refuses an earlier send.
+void EngineState::on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
-  if (token == 0 || token == slot.sent_token) return true;
-  if (slot.token_refusals == kMaxTokenRefusals) return false;
-  ++slot.token_refusals;
+  if (token == 0 || token == slot.sent_token) return;
   ++stats_.token_refusals;
+  slot.hint = wire::StatusCode::kTokenRequired;
   keep_token(*flows_[slot.flow], token, now_ns);
+  if (slot.token_refusals == kMaxTokenRefusals) return;
+  ++slot.token_refusals;
   send_with_token(index, now_ns);
-  return true;
 }
 
 // Renews the token at half its life, so that a steady load never gets token_required.

@@ -73,7 +73,7 @@ class EngineState {
     uint32_t token_refusals = 0;
     uint32_t refusal_retries = 0;
     uint64_t sent_token = 0;  // the address token in the last piece at offset 0
-    // The last refusal without a tag: the outcome if no answer arrives. kOk: none.
+    // The last refusal without a tag, or token_required: the outcome if no answer arrives. kOk: none.
     wire::StatusCode hint = wire::StatusCode::kOk;
     uint64_t submitted_ns = 0;
     uint64_t give_up_ns = 0;
@@ -167,7 +167,7 @@ class EngineState {
   bool on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
                  Drop& why) noexcept;
   void on_busy(uint32_t index, const wire::Header& header, uint64_t now_ns) noexcept;
-  bool on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept;
+  void on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept;
   static void keep_token(Flow& flow, uint64_t token, uint64_t now_ns) noexcept;
   void send_with_token(uint32_t index, uint64_t now_ns) noexcept;
   bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns,

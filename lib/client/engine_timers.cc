@@ -109,6 +109,7 @@ void EngineState::on_silence(uint32_t index, uint64_t now_ns) noexcept {
     return;
   }
   ++slot.silent_tries;
+  if (slot.token_refusals > 0) --slot.token_refusals;
   slot.rto_ns =
       std::min(slot.rto_ns * retry.backoff_percent / 100, std::max(retry.max_rto_ns, slot.rto_ns));
   if (now_ns >= flows_[slot.flow]->token_renew_ns) say_hello(slot.flow, now_ns);

@@ -204,8 +204,8 @@ def test_pcap(f32_appliance, namespaces):
     requests, responses = appliance.directory / "requests.pcap", appliance.directory / "responses.pcap"
     whole, pieces, liar = (connect(namespaces, added, make=Recording, fragment_bytes=size)
                            for size in (1368, 64, 1368))
-    asked = {whole: [], pieces: []}
-    for client, ids in asked.items():
+    asked = [(whole, []), (pieces, [])]
+    for client, ids in asked:
         for case in golden.cases:
             message = client.tokens(case["ids"], "u32", result_kind=case["kind"])
             order = list(range(len(message.offsets())))
@@ -241,7 +241,7 @@ def test_pcap(f32_appliance, namespaces):
     datagrams = [each for frame in written if (each := udp_of(frame))]
     assert all(each.checksums_hold and each.source == (SERVER_IPV4, UDP_PORT) for each in datagrams)
     assert not liar.heard(datagrams), "junk and wrong tags must get no answer"
-    for client, ids in asked.items():
+    for client, ids in asked:
         heard = client.heard(datagrams)
         assert [each.header.request_id for each in heard] == (ids + ids[:1] if client is whole else ids)
         assert all(STATUSES[each.header.status] == "token_required" and each.header.token for each in heard)

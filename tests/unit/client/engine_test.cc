@@ -257,6 +257,23 @@ TEST(ClientEngine, SendsAgainWithTheTokenOfARefusal) {
   }
 }
 
+// Two servers refuse each other's tokens for 100 ms, while one hands over to the other.
+TEST(ClientEngine, RefusalsOfEachTokenDoNotEndRequestsNorFloodTheNetwork) {
+  World world({});
+  world.warm_up();
+  const uint64_t before = world.engine->stats().datagrams_sent;
+  std::vector<uint64_t> tags;
+  for (uint32_t i = 0; i < 20; ++i) tags.push_back(world.submit({.seed = i}, 64));
+  const uint64_t end_ns = world.clock.now_ns() + 100'000'000;
+  while (world.clock.now_ns() < end_ns) {
+    world.server.change_secret();
+    world.step();
+  }
+  world.run();
+  for (const uint64_t tag : tags) EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  EXPECT_LE(world.engine->stats().datagrams_sent - before, 20u * 8);
+}
+
 TEST(ClientEngine, GetsANewTokenAfterALongPause) {
   World world({});
   world.warm_up();

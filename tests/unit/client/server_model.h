@@ -49,7 +49,9 @@ class ServerModel {
   void add_tenant(const Credential& credential) { tenants_[credential.tenant_id] = credential; }
   void on_datagram(uint32_t flow, Bytes bytes);
   // Tokens given before are no longer valid.
-  void change_secret() { secret_[0] ^= std::byte{1}; }
+  void change_secret() {
+    secret_[0] = static_cast<std::byte>(static_cast<uint8_t>(secret_[0]) + 1);
+  }
   // Sends due answers and asks for missing pieces.
   void poll();
   uint64_t next_event_ns() const;
