@@ -25,9 +25,9 @@ bool passes_with_time(wire::StatusCode code) noexcept {
          code == wire::StatusCode::kNotAdmitted;
 }
 
-// Times that a request is sent again immediately with a new token, and once more after each silence.
-// Otherwise only its timer sends it: the address changes faster than datagrams travel, or two
-// servers refuse each other's tokens, as while one hands over to the other.
+// Times that a request is sent again immediately with a new token, and once more after each
+// silence. Otherwise only its timer sends it: the address changes faster than datagrams travel, or
+// two servers refuse each other's tokens, as while one hands over to the other.
 constexpr uint32_t kMaxTokenRefusals = 4;
 
 }  // namespace

@@ -73,7 +73,8 @@ class EngineState {
     uint32_t token_refusals = 0;
     uint32_t refusal_retries = 0;
     uint64_t sent_token = 0;  // the address token in the last piece at offset 0
-    // The last refusal without a tag, or token_required: the outcome if no answer arrives. kOk: none.
+    // The last refusal without a tag, or token_required: the outcome if no answer arrives. kOk:
+    // none.
     wire::StatusCode hint = wire::StatusCode::kOk;
     uint64_t submitted_ns = 0;
     uint64_t give_up_ns = 0;
