@@ -9,6 +9,7 @@ namespace {
 constexpr uint32_t kSendsPerTurn = 64;          // sends before the engine receives again
 constexpr uint64_t kShortestSleep_ns = 30'000;  // spins below this, because sleeps end late
 constexpr uint64_t kGraceNs = 100'000'000;
+constexpr uint64_t kUnreachableGraceNs = 300'000'000;
 constexpr uint64_t kLongestSleep_ns = 50'000'000;  // bounds the delay of a Ctrl-C
 
 bool is_by_deadline(wire::StatusCode status) {
@@ -129,7 +130,7 @@ void Sender::finish() noexcept {
   phase_ = Phase::kDone;
 }
 
-bool Sender::gives_up() noexcept {
+bool Sender::gives_up(uint64_t now_ns) noexcept {
   if (config_.reachability == nullptr || config_.sockets == nullptr) return false;
   Reachability& all = *config_.reachability;
   if (all.has_answered.load(std::memory_order_relaxed)) return false;
@@ -137,7 +138,10 @@ bool Sender::gives_up() noexcept {
     all.has_answered.store(true, std::memory_order_relaxed);
     return false;
   }
-  failure_ = config_.sockets->unreachable();
+  if (config_.sockets->stats().unreachable > 0 && unreachable_since_ns_ == 0)
+    unreachable_since_ns_ = now_ns;
+  if (unreachable_since_ns_ != 0 && now_ns - unreachable_since_ns_ >= kUnreachableGraceNs)
+    failure_ = config_.sockets->unreachable();
   if (failure_) all.has_failed.store(true, std::memory_order_relaxed);
   return all.has_failed.load(std::memory_order_relaxed);
 }
@@ -145,7 +149,7 @@ bool Sender::gives_up() noexcept {
 uint64_t Sender::step() noexcept {
   if (phase_ == Phase::kDone) return UINT64_MAX;
   (void)engine_->poll();
-  if (gives_up()) {
+  if (gives_up(clock_.now_ns())) {
     finish();
     return UINT64_MAX;
   }

@@ -24,8 +24,9 @@ namespace itif::loadgen {
 // Set by the signal handler, read by the senders.
 enum class Stop : int { kNo = 0, kDrain = 1, kNow = 2 };
 
-// Shared by the senders of a run. A run fails at once if its server cannot be reached and nothing
-// was ever answered. Later the server may restart, and the run goes on.
+// Shared by the senders of a run. A run fails if its server cannot be reached and nothing was ever
+// answered, not even within 300 ms of the first report: another kernel that has the address, too,
+// may have sent it. Later the server may restart, and the run goes on.
 struct Reachability {
   std::atomic<bool> has_answered{false};
   std::atomic<bool> has_failed{false};
@@ -81,7 +82,7 @@ class Sender final : public client::OutcomeSink {
   void send_due(uint64_t now_ns) noexcept;
   bool send_one(uint64_t intended_ns, uint64_t now_ns) noexcept;
   bool sent_all_due(uint64_t now_ns) const noexcept;
-  bool gives_up() noexcept;
+  bool gives_up(uint64_t now_ns) noexcept;
   void end_sending(uint64_t now_ns) noexcept;
   void finish() noexcept;
   uint64_t wake_ns(uint64_t now_ns) const noexcept;
@@ -103,6 +104,7 @@ class Sender final : public client::OutcomeSink {
   uint64_t drain_until_ns_ = UINT64_MAX;
   uint64_t num_sent_ = 0;
   Results results_;
+  uint64_t unreachable_since_ns_ = 0;  // 0: it is not
   std::optional<Error> failure_;
   LiveCounts live_counts_;
   Histogram live_interval_;

@@ -14,6 +14,9 @@ namespace itif::ctl {
 namespace {
 
 constexpr uint64_t kLongestWaitNs = 100'000'000;
+// After the first report that the server cannot be reached. If another kernel has the address, too,
+// the report is that kernel's, and the appliance answers the request or, with busy, its repeat.
+constexpr uint64_t kGraceNs = 300'000'000;
 constexpr uint64_t kFullNs = 100'000;  // if the transport takes no more
 // The kernel asks for a neighbour three times, once a second, before it reports that none answers.
 constexpr uint64_t kNeighbourNs = 3'500'000'000;
@@ -94,14 +97,18 @@ std::expected<client::Answer, AskFailure> ask(const Clock& clock,
                            fmt::format("a payload of {} bytes is too large: the limit is {}",
                                        query.payload.size(), wire::kMaxTotalBytes)});
   const uint64_t start_ns = clock.now_ns();
+  uint64_t reported_ns = 0;  // 0: not yet
   while (!sink.has_ended) {
     const size_t moved = engine.poll();
     if (sink.has_ended) break;
-    if (auto why = transport.unreachable()) {
-      engine.cancel_all();
-      return failed(kUnreachable, std::move(*why));
-    }
     const uint64_t now_ns = clock.now_ns();
+    if (auto why = transport.unreachable()) {
+      if (reported_ns == 0) reported_ns = now_ns;
+      if (now_ns - reported_ns >= kGraceNs) {
+        engine.cancel_all();
+        return failed(kUnreachable, std::move(*why));
+      }
+    }
     uint64_t next_ns = engine.next_timer_ns();
     if (engine.has_unsent()) next_ns = moved > 0 ? now_ns : now_ns + kFullNs;
     if (next_ns > now_ns) transport.wait(std::min(next_ns - now_ns, kLongestWaitNs));
