@@ -39,9 +39,9 @@ struct CachedResponse {
   uint64_t sent_bytes = 0;  // by repeated transmissions; see may_send()
   uint32_t tenant_index = 0;
 
-  // Returns true, and counts the bytes, if the answer may be sent once more: all repetitions together
-  // send it at most kMostRepeats times, so that a client that asks again and again cannot draw
-  // traffic without end. `bytes`: of the payload to send.
+  // Returns true, and counts the bytes, if the answer may be sent once more: all repetitions
+  // together send it at most kMostRepeats times, so that a client that asks again and again cannot
+  // draw traffic without end. `bytes`: of the payload to send.
   static constexpr uint64_t kMostRepeats = 8;
   bool may_send(uint64_t bytes) noexcept {
     constexpr uint64_t kDatagramBytes = 128;  // headers of a small answer

@@ -2,10 +2,10 @@
 // worker has accepted of each: nothing that was captured runs twice.
 //
 // A session is one client program's session at one address and port, with one tenant. It is created
-// after its first datagram has been verified, so strangers take no memory. It is kept until the last
-// address token that it used is invalid: afterwards no captured datagram of it passes the check of
-// tokens. A full table refuses new sessions and never evicts: an evicted session's datagrams could
-// be replayed.
+// after its first datagram has been verified, so strangers take no memory. It is kept until the
+// last address token that it used is invalid: afterwards no captured datagram of it passes the
+// check of tokens. A full table refuses new sessions and never evicts: an evicted session's
+// datagrams could be replayed.
 //
 // Owned by one worker. Allocates only at construction. A tenant may have as many sessions as are
 // still free (base/share.h).

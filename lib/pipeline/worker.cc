@@ -16,8 +16,8 @@ constexpr uint64_t kLastAnswersNs = 1'000'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
 constexpr uint32_t kSessionsPerSweep = 16;
 
-// A worker's sequence numbers begin at a number that no earlier process and no other worker is near,
-// so that no two of their datagrams have the same nonce.
+// A worker's sequence numbers begin at a number that no earlier process and no other worker is
+// near, so that no two of their datagrams have the same nonce.
 uint64_t first_sequence(const wire::Key& secret, uint16_t worker) noexcept {
   const auto hash = wire::siphash128(secret, std::as_bytes(std::span(&worker, 1)), {});
   return wire::load_word(hash.data());

@@ -49,8 +49,8 @@ class WorkerTest : public ::testing::Test {
   static Bytes seal(const wire::Header& header, std::span<const std::byte> payload,
                     const wire::Key& key = kKey);
 
-  // Sends a datagram as a client does, in an IPv4 frame to the worker's address. A datagram that has
-  // a right tag gets a new sequence number, so that a test may send it again as a client's repeat.
+  // Sends a datagram as a client does, in an IPv4 frame to the worker's address. A datagram with a
+  // right tag gets a new sequence number, so that a test may send it again as a client's repeat.
   void send(const Bytes& datagram);
   // Sends exactly these bytes, as one who has captured them.
   void replay(const Bytes& datagram);
