@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/own_program.h"
 #include "base/units.h"
+#include "config/needed_memory.h"
 #include "control/server.h"
 #include "device/host/pool_wait.h"
 #include "device/regained_memory.h"
@@ -65,7 +66,7 @@ struct EalSession {
 // Returns the arguments that EAL was started with.
 Result<net::EalPlan> start_environment(const config::Config& config, const pipeline::CpuPlan& cpus,
                                        serving::Takeover* takeover) {
-  const uint32_t needed_mb = pipeline::needed_memory_mb(config);
+  const uint32_t needed_mb = config::needed_memory_mb(config);
   ITIF_ASSIGN(net::EalPlan eal,
               takeover != nullptr
                   ? takeover->eal_plan(cpus.eal_args, needed_mb)

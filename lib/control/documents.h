@@ -91,7 +91,8 @@ class Documents {
   //  "none", slice_steps, state: "ok"|"failed"}
   virtual nlohmann::json device() const = 0;
   // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers,
-  //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}
+  //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, offloads: {name: bool},
+  //  addresses: [text]}]}
   virtual nlohmann::json health() const = 0;
   // The address that clients send requests to:
   // {address: "198.18.0.1", port: 9009, fragment_bytes: 1384}.

@@ -33,13 +33,6 @@ std::vector<unsigned> eal_worker_lcores() {
 
 }  // namespace
 
-uint32_t needed_memory_mb(const config::Config& config) {
-  uint64_t mb = 96;  // for EAL, rings and drivers
-  for (size_t i = 0; i < config.ports.size(); ++i)
-    mb += net::mempool_mb(pool_config(config, i)) + 8u * config.ports[i].num_queues;
-  return static_cast<uint32_t>(mb);
-}
-
 Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config, const Clock& clock,
                                                    const wire::Key& token_secret, Random& random) {
   return make(config, clock, token_secret, random, {});

@@ -20,9 +20,6 @@
 
 namespace itif::pipeline {
 
-// Returns the megabytes of packet and ring memory that the configuration needs, for -m.
-uint32_t needed_memory_mb(const config::Config& config);
-
 class Pipeline {
  public:
   // Opens every port. `clock` outlives the pipeline; `random` seeds the secrets of hash tables.

@@ -223,6 +223,11 @@ json ApplianceDocuments::health() const {
                      {"link_up", link.up},
                      {"speed_mbps", link.speed_mbps},
                      {"mtu", port.info().mtu},
+                     {"offloads",
+                      {{"rss", port.info().rss},
+                       {"rx_checksums", port.info().rx_checksums},
+                       {"tx_ipv4_checksum", port.info().tx_offloads.ipv4_checksum},
+                       {"tx_udp_checksum", port.info().tx_offloads.udp_checksum}}},
                      {"addresses", std::move(addresses)}});
   }
   json problems = json::array();

@@ -1,4 +1,5 @@
-"""Clients fail immediately if their server cannot be reached, with the cause."""
+"""Clients fail immediately if their server cannot be reached, with the cause. `itifctl doctor` finds nothing wrong
+beside an appliance that serves."""
 
 import json
 import subprocess
@@ -42,6 +43,29 @@ def test_loadgen_fails_immediately(namespaces, tenant_file, case):
     assert done.returncode == 1, done.stderr
     assert cause in done.stderr, done.stderr
     assert time.monotonic() - start < LONGEST_S
+
+
+def test_doctor_beside_an_appliance(appliance, namespaces):
+    done = appliance.ctl("--json", "doctor", "--config", str(appliance.config_path), check=False,
+                         namespace=namespaces.server)
+    report = json.loads(done.stdout)
+    assert report["running"], report
+    checks = {check["name"]: check for check in report["checks"]}
+    assert not [check for check in checks.values() if check["verdict"] == "fail"], report
+    assert done.returncode == 0
+    device = appliance.ctl_json("health")["appliance"]["ports"][0]["device"]
+    assert checks[f"offloads of {device}"]["verdict"] == "ok", report
+    assert checks["capabilities"]["verdict"] == "ok", report
+    for check in checks.values():
+        assert bool(check["remedy"]) == (check["verdict"] in ("warn", "fail")), check
+
+
+def test_doctor_names_what_is_wrong(appliance, namespaces):
+    """The interface of the configuration is in another namespace."""
+    done = appliance.ctl("doctor", "--config", str(appliance.config_path), check=False, namespace=namespaces.client)
+    assert done.returncode == 1, done.stdout
+    assert "none in this network namespace" in done.stdout
+    assert "→ ip link" in done.stdout
 
 
 def test_drops_are_explained(appliance, namespaces):

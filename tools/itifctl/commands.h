@@ -27,6 +27,7 @@ void add_drain_commands(CommandLine& line);  // drain, undrain
 void add_handover_command(CommandLine& line);
 void add_infer_command(CommandLine& line);   // infer
 void add_local_commands(CommandLine& line);  // keygen, config check, completion
+void add_doctor_command(CommandLine& line);
 
 // Checks a duration like "25ms" while the command line is parsed; a mistake is then a usage error.
 CLI::Validator duration_text();

@@ -57,6 +57,7 @@ const CLI::Option* positional_at(const CLI::App* app, size_t index) {
 void add_options(const CLI::App* app, std::vector<std::string>& out) {
   for (; app != nullptr; app = app->get_parent()) {
     for (const CLI::Option* option : app->get_options()) {
+      if (option->get_group().empty()) continue;  // hidden
       for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
     }
   }

@@ -27,13 +27,13 @@ int Context::fail(int exit_code, const Error& error) const {
   return exit_code;
 }
 
-int Context::fail(const control::CallError& error) const {
+Context::Failure Context::failure_of(const control::CallError& error) {
   switch (error.kind) {
-    case control::CallError::Kind::kUnreachable: return fail(kUnreachable, error.error);
-    case control::CallError::Kind::kTimeout: return fail(kTimedOut, error.error);
-    case control::CallError::Kind::kRefused: return fail(kRefused, error.error);
+    case control::CallError::Kind::kUnreachable: return {kUnreachable, error.error};
+    case control::CallError::Kind::kTimeout: return {kTimedOut, error.error};
+    case control::CallError::Kind::kRefused: return {kRefused, error.error};
   }
-  return kRefused;
+  return {kRefused, error.error};
 }
 
 void Context::print_json(const json& document) const {
@@ -45,25 +45,29 @@ uint64_t Context::timeout_ns(uint64_t otherwise) const {
   return parse_duration_ns(globals.timeout).value_or(otherwise);  // the command line was checked
 }
 
-std::expected<control::Client*, int> Context::client() {
+std::expected<control::Client*, Context::Failure> Context::connect(uint64_t timeout_ns) {
   if (client_) return client_.get();
+  const auto wrong = [](int exit_code, Error error) {
+    return std::unexpected(Failure{exit_code, std::move(error)});
+  };
   control::ClientOptions options;
   options.endpoint = globals.endpoint;
   if (!globals.server_key.empty()) {
     auto key = control::parse_public_key(globals.server_key);
-    if (!key) return std::unexpected(fail(kLocalFile, key.error()));
+    if (!key) return wrong(kLocalFile, key.error());
     options.server_key = *key;
   }
   if (!globals.client_key_file.empty()) {
     auto pair = control::read_key_pair(globals.client_key_file);
-    if (!pair) return std::unexpected(fail(kLocalFile, pair.error()));
+    if (!pair) return wrong(kLocalFile, pair.error());
     options.client_key = *pair;
   }
-  options.connect_timeout_ns = std::min(options.connect_timeout_ns, timeout_ns(UINT64_MAX));
+  options.connect_timeout_ns = std::min(options.connect_timeout_ns, timeout_ns);
   auto connected = control::Client::connect(options, clock_);
   if (!connected) {
     const bool usage = connected.error().error.code == Code::kInvalidArgument;
-    return std::unexpected(usage ? fail(kUsage, connected.error().error) : fail(connected.error()));
+    return usage ? wrong(kUsage, connected.error().error)
+                 : std::unexpected(failure_of(connected.error()));
   }
   client_ = std::move(*connected);
   return client_.get();
@@ -72,13 +76,23 @@ std::expected<control::Client*, int> Context::client() {
 std::expected<json, int> Context::call_with(const std::string& op, const json& args,
                                             uint64_t timeout_ns,
                                             const control::Progress& progress) {
-  auto connected = client();
-  if (!connected) return std::unexpected(connected.error());
+  const auto failed = [this](const Failure& failure) {
+    return std::unexpected(fail(failure.exit_code, failure.error));
+  };
+  auto connected = connect(this->timeout_ns(UINT64_MAX));
+  if (!connected) return failed(connected.error());
   auto answer = (*connected)
                     ->call(op, args.is_null() ? json::object() : args, this->timeout_ns(timeout_ns),
                            progress);
-  if (!answer) return std::unexpected(fail(answer.error()));
+  if (!answer) return failed(failure_of(answer.error()));
   return *answer;
+}
+
+std::optional<json> Context::try_call(const std::string& op, uint64_t timeout_ns) {
+  auto connected = connect(timeout_ns);
+  if (!connected) return std::nullopt;
+  auto answer = (*connected)->call(op, json::object(), timeout_ns, nullptr);
+  return answer ? std::optional(std::move(*answer)) : std::nullopt;
 }
 
 std::expected<json, int> Context::call(const std::string& op, const json& args,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -47,6 +48,8 @@ class Context {
   // Calls the server. On failure prints the error and returns the exit code.
   std::expected<nlohmann::json, int> call(const std::string& op, const nlohmann::json& args = {},
                                           uint64_t timeout_ns = kQuickTimeoutNs);
+  // As call(), but prints nothing: nullopt if no server answers.
+  std::optional<nlohmann::json> try_call(const std::string& op, uint64_t timeout_ns);
   // As call(), with a progress display, for operations that load a model.
   std::expected<nlohmann::json, int> call_long(const std::string& op, const nlohmann::json& args);
 
@@ -59,11 +62,15 @@ class Context {
   const Clock& clock() const { return clock_; }
 
  private:
-  std::expected<control::Client*, int> client();
+  struct Failure {
+    int exit_code = kRefused;
+    Error error;
+  };
+  std::expected<control::Client*, Failure> connect(uint64_t timeout_ns);
   std::expected<nlohmann::json, int> call_with(const std::string& op, const nlohmann::json& args,
                                                uint64_t timeout_ns,
                                                const control::Progress& progress);
-  int fail(const control::CallError& error) const;
+  static Failure failure_of(const control::CallError& error);
 
   const Clock& clock_;
   std::unique_ptr<control::Client> client_;

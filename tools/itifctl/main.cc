@@ -88,6 +88,7 @@ int run(int argc, char** argv) {
   add_handover_command(line);
   add_infer_command(line);
   add_local_commands(line);
+  add_doctor_command(line);
   // After all subcommands are made: they would inherit the footer.
   app.footer(
       "Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable, 4 timed out, 5 local file.\n"

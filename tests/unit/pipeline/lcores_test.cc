@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "config/needed_memory.h"
+#include "net/mempool.h"
+
 namespace itif::pipeline {
 namespace {
 
@@ -41,6 +44,22 @@ TEST(WorkersSharingCpus, AreThoseThatThePoolLeavesNoCpu) {
   PoolCpus gpu = two_threads({0}, {{0}});
   gpu.num_threads = 0;
   EXPECT_EQ(workers_sharing_cpus(gpu), Indices{});
+}
+
+// Programs without DPDK compute it, too.
+TEST(NeededMemory, CountsPacketBuffersAsDpdkDoes) {
+  config::Config config;
+  for (const uint32_t mbufs : {1024u, 32768u, 262144u})
+    for (const uint32_t mbuf_bytes : {2048u, 9216u, 16384u}) {
+      config.data_plane.mbufs = mbufs;
+      config.data_plane.mbuf_bytes = mbuf_bytes;
+      EXPECT_EQ(config::packet_buffers_mb(config.data_plane),
+                net::mempool_mb({.name = "", .mbufs = mbufs, .mbuf_bytes = mbuf_bytes}));
+    }
+  config = {};
+  config.ports.resize(1);
+  config.ports[0].num_queues = 1;
+  EXPECT_EQ(config::needed_memory_mb(config), 180u);  // as docs/operations.md says
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+// `itifctl doctor`: ports and an itifd that runs, on trees of files.
+#include "doctor_fixture.h"
+
+namespace itif::ctl::doctor {
+namespace {
+
+TEST_F(DoctorTest, TheNicMustBelongToDpdk) {
+  using enum Verdict;
+  link(std::string(kPci) + "/driver", "../../drivers/ice");
+  fs::create_directories(root_ + kPci + "/net/enp59s0f0");
+  expect(kNic, "driver of 0000:3b:00.0", kFail, "ice (enp59s0f0): the kernel has it",
+         "ip link set enp59s0f0 down && modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci "
+         "0000:3b:00.0");
+  link(std::string(kPci) + "/driver", "../../drivers/mlx5_core");
+  expect(kNic, "driver of 0000:3b:00.0", kOk, "mlx5_core");
+  expect(kNic, "IOMMU of 0000:3b:00.0", kNotApplicable, "does not need one");
+  remove(std::string(kPci) + "/driver");
+  expect(kNic, "driver of 0000:3b:00.0", kFail, "bound to none", "dpdk-devbind.py");
+  remove(kPci);
+  expect(kNic, "driver of 0000:3b:00.0", kFail, "no such PCI device", "lspci");
+}
+
+TEST_F(DoctorTest, VfioNeedsAnIommuAndItsGroup) {
+  using enum Verdict;
+  const std::string name = "IOMMU of 0000:3b:00.0";
+  expect(kNic, name, kOk, "/dev/vfio/42");
+  remove("/dev/vfio/42");
+  expect(kNic, name, kFail, "/dev/vfio/42 is missing", "dpdk-devbind.py");
+  remove(std::string(kPci) + "/iommu_group");
+  remove("/sys/class/iommu/dmar0");
+  expect(kNic, name, kFail, "off", "intel_iommu=on iommu=pt");
+  put("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y");
+  expect(kNic, name, kWarn, "no-IOMMU mode", "intel_iommu=on");
+  link(std::string(kPci) + "/driver", "../../drivers/uio_pci_generic");
+  expect(kNic, name, kWarn, "only root", "--bind=vfio-pci");
+}
+
+TEST_F(DoctorTest, WorkersBelongOnTheNicsNode) {
+  using enum Verdict;
+  expect(kNic, "NUMA node of 0000:3b:00.0", kOk, "0; workers on 2-5");
+  put(std::string(kPci) + "/numa_node", "1");
+  expect(kNic, "NUMA node of 0000:3b:00.0", kWarn, "workers 2-5 are on another node",
+         "name CPUs of 6-7");
+  put(std::string(kPci) + "/numa_node", "-1");
+  expect(kNic, "NUMA node of 0000:3b:00.0", kNotApplicable, "one node");
+}
+
+TEST_F(DoctorTest, TheInterfaceMustBeUpAndTheKernelHasOtherAddresses) {
+  using enum Verdict;
+  expect(kVeth, "interface eth1", kOk, "up");
+  put("/proc/net/fib_trie",
+      "Main:\n  +-- 0.0.0.0/0 2 0 2\n     |-- 198.18.0.1\n        /32 host LOCAL\n");
+  expect(kVeth, "address 198.18.0.1", kFail, "the kernel has it, too",
+         "ip address del 198.18.0.1/24 dev eth1");
+  put("/sys/class/net/eth1/operstate", "lowerlayerdown");
+  expect(kVeth, "interface eth1", kWarn, "no carrier", "ethtool eth1");
+  put("/sys/class/net/eth1/flags", "0x1002");
+  expect(kVeth, "interface eth1", kFail, "down", "ip link set eth1 up");
+  remove("/sys/class/net/eth1");
+  expect(kVeth, "interface eth1", kFail, "none in this network namespace", "ip link");
+  put("/proc/net/dev", "    lo: 0 0\n  eth1: 0 0\n");
+  expect(kVeth, "interface eth1", kNotApplicable, "another network namespace's");
+}
+
+TEST_F(DoctorTest, MtusMustAgree) {
+  using enum Verdict;
+  const std::string name = "MTU of net_af_packet0";
+  expect(kVeth, name, kOk, "1500; pieces of up to 1384 bytes fit");
+  put("/sys/class/net/eth1/mtu", "1400");
+  expect(kVeth, name, kFail, "eth1 has 1400, ports[].mtu is 1500", "ip link set eth1 mtu 1500");
+  put("/sys/class/net/eth1/mtu", "9000");
+  expect(kVeth, name, kWarn, "longer datagrams of clients are lost", "ports[].mtu = 9000");
+  std::string jumbo = kVeth;
+  jumbo.replace(jumbo.find("ipv4"), 4, "mtu = 9000; ipv4");
+  expect(jumbo, name, kFail, "packet buffers 2048", "data_plane.mbuf_bytes = 9216");
+  put("/sys/class/net/eth1/mtu", "1280");
+  std::string small = kVeth;
+  small.replace(small.find("ipv4"), 4, "mtu = 1280; ipv4");
+  expect(small, name, kWarn, "fewer than the 1384", "--fragment-bytes");
+}
+
+TEST_F(DoctorTest, AnItifdThatRunsIsBelieved) {
+  using enum Verdict;
+  nlohmann::json port = {{"device", "0000:3b:00.0"},
+                         {"mtu", 1500},
+                         {"offloads", {{"rss", true}, {"tx_udp_checksum", true}}}};
+  health_ = {{"ports", {port}}};
+  put("/proc/self/status", "CapEff:\t0000000000000000\n");
+  put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", "0");
+  expect(kNic, "hugepages", kOk, "itifd runs and has taken its memory");
+  expect(kNic, "offloads of 0000:3b:00.0", kOk, "rss, tx_udp_checksum");
+  // One queue needs no rss, and a virtual port's CPU computes checksums.
+  health_ = {{"ports",
+              {{{"device", "net_af_packet0"},
+                {"mtu", 1500},
+                {"offloads", {{"rss", false}, {"rx_checksums", false}}}}}}};
+  expect(kVeth, "offloads of net_af_packet0", kOk, "in software: rx_checksums");
+  EXPECT_EQ(check_of(kVeth, "offloads of net_af_packet0").evidence.find("rss"), std::string::npos);
+  port["offloads"]["tx_udp_checksum"] = false;
+  health_ = {{"ports", {port}}};
+  expect(kNic, "offloads of 0000:3b:00.0", kWarn, "in software: tx_udp_checksum", "ethdev");
+  port["offloads"]["rss"] = false;
+  port["mtu"] = 1400;
+  health_ = {{"ports", {port}}};
+  expect(kNic, "offloads of 0000:3b:00.0", kFail, "no rss", "num_queues = 1");
+  expect(kNic, "MTU of 0000:3b:00.0", kWarn, "itifd has 1400", "restart");
+}
+
+}  // namespace
+}  // namespace itif::ctl::doctor
