@@ -167,7 +167,7 @@ Result<TimeLine> run_tuning(bool is_quick) {
   GroupScenario heavy = busy_group("albert-large", 50 * kMs, 1);
   GroupScenario light = busy_group("vit-base", 50 * kMs, 1);
   heavy.arrivals = {.kind = ArrivalKind::kPoisson, .rate = 900};
-  light.arrivals = {.kind = ArrivalKind::kPoisson, .rate = 400};
+  light.arrivals = {.kind = ArrivalKind::kPoisson, .rate = 130};  // few, as in the paper
   heavy.batching.max_wait_ns = light.batching.max_wait_ns = kSecond;
   set_groups(scenario, {heavy, light});
   ITIF_ASSIGN(Results results, simulate(scenario));
