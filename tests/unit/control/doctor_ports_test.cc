@@ -60,6 +60,7 @@ TEST_F(DoctorTest, TheInterfaceMustBeUpAndTheKernelHasOtherAddresses) {
   expect(kVeth, "interface eth1", kFail, "none in this network namespace", "ip link");
   put("/proc/net/dev", "    lo: 0 0\n  eth1: 0 0\n");
   expect(kVeth, "interface eth1", kNotApplicable, "another network namespace's");
+  expect(kVeth, "address 198.18.0.1", kFail, "the kernel has it, too", "ip address del");
 }
 
 TEST_F(DoctorTest, MtusMustAgree) {

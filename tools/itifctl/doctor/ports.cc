@@ -154,6 +154,10 @@ void check_interface(const Machine& machine, const PortUse& use, Checks& checks)
              fmt::format("ethtool {}   # cable, or the other end of the veth", use.interface)));
   else
     checks.push_back(ok(name, "up, " + state));
+}
+
+// The kernel of this network namespace must not have the port's addresses, too.
+void check_addresses(const Machine& machine, const PortUse& use, Checks& checks) {
   const std::vector<std::string> own = kernel_addresses(machine);
   for (const std::string& address : use.port->ipv4)
     if (std::ranges::count(own, bare(address)) > 0)
@@ -257,7 +261,10 @@ void check_ports(const Machine& machine, Checks& checks) {
         checks.push_back(not_applicable(
             fmt::format("{} of {}", what, use.device.empty() ? "the port" : use.device), why));
     }
-    if (use.kind == PortUse::Kind::kInterface) check_interface(machine, use, checks);
+    if (use.kind == PortUse::Kind::kInterface) {
+      check_interface(machine, use, checks);
+      check_addresses(machine, use, checks);
+    }
     check_mtu(machine, use, checks);
     check_offloads(machine, use, checks);
   }
