@@ -100,6 +100,9 @@ Status bench_plan(const BenchOptions& options, Report& report);
 // Time of a batch policy's decision, against 2 % of the batch that it chooses.
 Status bench_schedulers(const BenchOptions& options, Report& report);
 
+// Datagrams through a worker: parse, verify, reassemble, hand over, answer; beside receiving alone.
+Status bench_ingest(const BenchOptions& options, Report& report);
+
 // Texts through a group's executor, with batches sequential and overlapped.
 Status bench_overlap(const BenchOptions& options, Report& report);
 

@@ -91,6 +91,10 @@ constexpr bench::Bench kBenches[] = {
      "time of a batch policy's decision with 10 to 100,000 requests waiting, against 2 % of its "
      "batch's run time",
      "2 %", bench::bench_schedulers},
+    {"ingest",
+     "datagrams through a worker core: parse, verify, reassemble, hand over, answer; against "
+     "receiving and freeing them",
+     "rxonly", bench::bench_ingest, kNoAttention, !kChoosesFusion, kRunsForSeconds},
     {"overlap", "texts through the executor, with batches sequential and overlapped",
      "forward passes", bench::bench_overlap},
 };

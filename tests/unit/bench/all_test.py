@@ -76,6 +76,27 @@ def gslice(program, out):
          and (out / "figure-12ab-f32.gp").exists(), str(components["rows"]))]
 
 
+def ingest(program, out):
+    """Checks of the datagrams' bench, with short runs in one process."""
+    done = run(program, out, "--only", "ingest", "--seconds", "0.1", "--case", "64 B, header", "--case",
+               "64 B, header, overloaded", "--case", "1 KB x 588, full", "--case", "tags of 50 bytes")
+    if done.returncode != 0:
+        return [("the bench of datagrams runs", False, done.stdout + done.stderr)]
+    results = json.loads((out / "ingest.json").read_text())
+    rows = {(row["case"], row["mode"], row["unit"]): row for row in results["rows"]}
+    timed = [("64 B, header", "hand-over"), ("64 B, header", "answered"), ("64 B, header, overloaded", "refused"),
+             ("1 KB x 588, full", "hand-over")]
+    return [
+        ("ingest: each case has its time, cycles, rate and bits, beside receiving alone",
+         all(rows[(*case, unit)]["value"] > 0 and rows[(*case, unit)]["limit"] > 0
+             for case in timed for unit in ("ns", "cycles", "M/s", "Gb/s")), str(rows)),
+        ("ingest: the units agree",
+         all(abs(rows[(*case, "ns")]["value"] * rows[(*case, "M/s")]["value"] - 1e3) < 1 for case in timed), str(rows)),
+        ("ingest: a refusal beside an answer", rows[("64 B, header, overloaded", "per answered", "times")]["value"] > 0,
+         str(rows)),
+        ("ingest: tags one by one", rows[("tags of 50 bytes", "one by one", "ns")]["value"] > 0, str(rows))]
+
+
 def main(program):
     results = []
     # Selects one row of gemm and none of gemm-choice.
@@ -115,7 +136,7 @@ def main(program):
                 ("--json with a directory", ("gemm", "--quick", "--case", "1x768x768", "--json", folder), folder),
                 ("no bench", (), "batching"), ("an unknown bench", ("gem",), "gemm, gemm-choice"),
                 ("an unknown option", ("gemm", "--fast"), "--fast"),
-                ("--seconds without runs of seconds", ("gemm", "--seconds", "1"), "--seconds is for slices, slab, components"),
+                ("--seconds without runs of seconds", ("gemm", "--seconds", "1"), "--seconds is for slices, slab, components, ingest"),
                 ("runs of no time", ("slab", "--seconds", "0"), "--seconds"),
                 ("runs of a time that is no number", ("slab", "--seconds", "nan"), "--seconds"),
                 ("--attention without attention", ("gemm", "--attention", "cudnn"), "--attention is for encoder, operators, "),
@@ -173,6 +194,7 @@ def main(program):
                         and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
 
         results += gslice(program, Path(folder, "gslice"))
+        results += ingest(program, Path(folder, "ingest"))
 
         done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",
                    environment={**os.environ, "PATH": folder})

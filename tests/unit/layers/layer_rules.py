@@ -45,7 +45,7 @@ ROOMS = {
     "lib/device": ("", "stream", "host", "sim", "cuda", "no_cuda.*", "open_device.*"),
     "lib/device/cuda": ("driver", "memory", "slices", "graph", "gemm", "cudnn", ""),
     "lib/runtime": ("", "cost", "batch", "generate", "make_group.*"),
-    "tools/itif-bench": ("commit.*", "report", "benches.*", "limits", "workload", "peers", "benches", "all.*", "main.*"),
+    "tools/itif-bench": ("commit.*", "report", "benches.*", "limits", "workload", "peers", "ingest", "benches", "all.*", "main.*"),
 }
 # Rooms that do not know each other though one stands above the other.
 APART = {("lib/device", "cuda", "host"), ("lib/device/cuda", "cudnn", "gemm"), ("lib/runtime", "generate", "batch"),
@@ -57,7 +57,8 @@ PROGRAMS = ("app", "tools")
 # Foreign headers (a regular expression of the name between the brackets), and the path prefixes
 # (regular expressions, too) that may include them.
 FOREIGN = (
-    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", "lib/serving/", "lib/sim/dpdk_", r"tools/[^/]+/(dpdk|eal)_")),
+    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", "lib/serving/", "lib/sim/dpdk_", r"tools/[^/]+/(dpdk|eal)_",
+                        "tools/itif-bench/ingest/")),
     ("ZeroMQ", r"zmq", ("lib/control/", "tools/itifctl/")),
     ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/limits/bare_host")),
     ("CUDA", r"cu(da|blas)|nv(rtc|ml)|mma\.h|cooperative_groups", ("kernels/cuda/", "lib/device/cuda")),

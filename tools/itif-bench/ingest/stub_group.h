@@ -1,0 +1,42 @@
+// A group without a model: takes complete requests from its inbox, and returns them with results.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "pipeline/group_inbox.h"
+#include "pipeline/request_ring.h"
+#include "pipeline/return_ring.h"
+#include "telemetry/counters.h"
+
+namespace itif::bench {
+
+class StubGroup {
+ public:
+  static constexpr uint32_t kResultBytes = 16;
+
+  // `capacity`: requests that the worker can have. `returns` outlives the group. Errors:
+  // kResourceExhausted.
+  static Result<std::unique_ptr<StubGroup>> make(uint32_t capacity, pipeline::ReturnRing& returns);
+
+  pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
+  // Takes all requests that the worker has lent; returns their number.
+  size_t take();
+  // The requests taken and not yet given back.
+  std::span<request::Request* const> taken() const noexcept { return taken_; }
+  // Gives back all of these, each with a result of kResultBytes; returns their number.
+  size_t give_back();
+
+ private:
+  explicit StubGroup(pipeline::ReturnRing& returns) : returns_(returns) {}
+
+  pipeline::ReturnRing& returns_;
+  std::unique_ptr<pipeline::RequestRing> ring_;
+  telemetry::ExecutorCounters counters_;
+  std::unique_ptr<pipeline::GroupInbox> inbox_;
+  std::vector<request::Request*> taken_;
+};
+
+}  // namespace itif::bench

@@ -1,0 +1,249 @@
+#include "ingest/worker_load.h"
+
+#include <fmt/format.h>
+#include <rte_cycles.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "net/header_bytes.h"
+#include "net/transmit.h"
+#include "wire/geometry.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kSession = 1;
+constexpr uint32_t kMostRound = 2048;
+// Frames of a round stay in a core's second-level cache, as after a driver's copy.
+constexpr uint32_t kRoundBytes = 512 << 10;
+
+std::vector<std::byte> make_payload(uint32_t bytes) {
+  std::vector<std::byte> payload(bytes);
+  Random random(5);
+  for (std::byte& byte : payload) byte = static_cast<std::byte>(random.next());
+  return payload;
+}
+
+// Returns what reading the counter twice takes.
+uint64_t measure_overhead() {
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t before = rte_rdtsc_precise();
+    least = std::min(least, rte_rdtsc_precise() - before);
+  }
+  return least;
+}
+
+void flush_from_caches(std::span<rte_mbuf* const> frames) {
+  for (const rte_mbuf* frame : frames) {
+    const auto flush = [](const void* from, size_t bytes) {
+      const auto* at = static_cast<const char*>(from);
+      for (size_t i = 0; i < bytes; i += RTE_CACHE_LINE_SIZE) __builtin_ia32_clflush(at + i);
+    };
+    flush(rte_pktmbuf_mtod(frame, const void*), frame->data_len + RTE_CACHE_LINE_SIZE - 1);
+    flush(frame, sizeof *frame);
+  }
+  rte_mb();
+}
+
+}  // namespace
+
+uint32_t LoadOptions::frame_bytes() const noexcept {
+  return static_cast<uint32_t>(net::kEthernetBytes + net::kIpv4Bytes + net::kUdpBytes +
+                               wire::header_size(auth)) +
+         std::min(fragment_bytes, payload_bytes);
+}
+
+uint32_t LoadOptions::round_datagrams() const noexcept {
+  const uint32_t fit = kRoundBytes / (frame_bytes() + uint32_t{sizeof(rte_mbuf)});
+  return std::clamp(fit / burst * burst, burst, kMostRound);
+}
+
+uint32_t LoadOptions::num_mbufs() const noexcept {
+  constexpr uint32_t kCached = 1024;  // by the pool
+  // Requests of the window have each number of pieces from none to all but one equally often.
+  const uint32_t held = num_open == 1 ? num_pieces() : num_open * num_pieces() / 2 + num_pieces();
+  return held + 2 * round_datagrams() + kCached;
+}
+
+WorkerLoad::WorkerLoad(RingPort& port, rte_mempool* frames, const LoadOptions& options,
+                       std::unique_ptr<WorkerRig> rig)
+    : port_(port),
+      frames_(frames),
+      options_(options),
+      rig_(std::move(rig)),
+      payload_(make_payload(options.payload_bytes)),
+      arrivals_({.num_pieces = options.num_pieces(),
+                 .num_open = options.num_open,
+                 .shuffled = options.shuffled,
+                 .repeats = options.fault == Fault::kDuplicate}),
+      overhead_cycles_(measure_overhead()) {
+  client_ = {.peer_mac = port.port().info().mac, .our_mac = {2, 0, 0, 0, 0, 9}};
+  client_.peer_address = {198, 18, 0, 1};
+  client_.our_address = {198, 18, 0, 2};
+  client_.peer_port = wire::kDefaultPort;
+  client_.our_port = 40000;
+}
+
+Result<std::unique_ptr<WorkerLoad>> WorkerLoad::make(RingPort& port, rte_mempool* frames,
+                                                     const LoadOptions& options,
+                                                     const Clock& clock) {
+  const RigOptions rig_options{.auth = options.auth,
+                               .num_tenants = options.num_tenants,
+                               .max_contexts = 4 * options.num_open + 8 * kMostRound,
+                               .refuses = options.fault == Fault::kOverloaded};
+  ITIF_ASSIGN(auto rig, WorkerRig::make(port.port(), port.pool(), rig_options, clock));
+  return std::unique_ptr<WorkerLoad>(new WorkerLoad(port, frames, options, std::move(rig)));
+}
+
+double WorkerLoad::cycles_per_second() {
+  return static_cast<double>(rte_get_tsc_hz());
+}
+
+WorkerLoad::~WorkerLoad() {
+  rte_pktmbuf_free_bulk(round_.data() + at_, static_cast<unsigned>(round_.size() - at_));
+  settle();
+}
+
+rte_mbuf* WorkerLoad::build(const Arrivals::Piece& piece) {
+  const uint64_t tenant = piece.request % rig_->keys().size();
+  wire::Header header;
+  header.type = wire::Type::kRequest;
+  header.auth = options_.auth;
+  header.tenant_id = WorkerRig::tenant_id(tenant);
+  header.session = kSession;
+  header.request_id = piece.request;
+  header.total_bytes = options_.payload_bytes;
+  header.offset = piece.index * options_.fragment_bytes;
+  header.payload_kind = wire::PayloadKind::kRaw;
+  header.key_epoch = WorkerRig::kKeyEpoch;
+  header.fragment_bytes = static_cast<uint16_t>(options_.fragment_bytes);
+  const uint32_t bytes =
+      wire::piece_bytes(header.total_bytes, header.fragment_bytes, header.offset);
+  // The client's port computes UDP's checksum: a frame without one is not verified.
+  rte_mbuf* mbuf = net::build_datagram(header, std::span(payload_).subspan(header.offset, bytes),
+                                       rig_->keys()[tenant], client_, frames_,
+                                       {.udp_checksum = !options_.checksums_in_software});
+  CHECK(mbuf != nullptr);
+  mbuf->ol_flags = options_.checksums_in_software
+                       ? 0
+                       : RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+  std::byte* datagram = rte_pktmbuf_mtod_offset(mbuf, std::byte*, net::udp_header_bytes(client_));
+  if (options_.fault == Fault::kBadTag) datagram[wire::kHeaderBytes] ^= std::byte{1};
+  if (options_.fault == Fault::kBadMagic) datagram[0] ^= std::byte{1};
+  return mbuf;
+}
+
+void WorkerLoad::build_round() {
+  DCHECK(at_ == round_.size());
+  at_ = 0;
+  round_.resize(options_.round_datagrams());
+  for (rte_mbuf*& mbuf : round_) {
+    mbuf = build(arrivals_.next());
+    bytes_sent_ += mbuf->pkt_len;
+  }
+  sent_ += round_.size();
+  if (options_.cold) flush_from_caches(round_);
+}
+
+bool WorkerLoad::put_burst() {
+  if (at_ == round_.size()) return false;
+  const size_t count = std::min<size_t>(options_.burst, round_.size() - at_);
+  port_.put(std::span(round_).subspan(at_, count));
+  at_ += count;
+  return true;
+}
+
+uint64_t WorkerLoad::poll_timed() {
+  const uint64_t before = rte_rdtsc_precise();
+  do {
+    worker().poll();
+  } while (!port_.is_empty());
+  return rte_rdtsc_precise() - before - overhead_cycles_;
+}
+
+// Returns the time of the polls that answer everything lent so far.
+uint64_t WorkerLoad::answer_timed() {
+  uint64_t cycles = 0;
+  for (;;) {
+    rig_->group().take();
+    if (rig_->group().give_back() == 0 && worker().counters().contexts.read() == 0) break;
+    const uint64_t before = rte_rdtsc_precise();
+    const size_t done = worker().poll();
+    cycles += rte_rdtsc_precise() - before - overhead_cycles_;
+    free_sent();
+    if (done == 0) break;  // the rest is incomplete
+  }
+  return cycles;
+}
+
+void WorkerLoad::free_sent() {
+  std::array<rte_mbuf*, 64> frames;
+  while (const size_t count = port_.take(frames))
+    rte_pktmbuf_free_bulk(frames.data(), static_cast<unsigned>(count));
+}
+
+void WorkerLoad::serve() {
+  rig_->group().take();
+  rig_->group().give_back();
+  free_sent();
+}
+
+void WorkerLoad::settle() {
+  for (int rest = 0; rest < 2;) {
+    serve();
+    rest = worker().poll() == 0 ? rest + 1 : 0;
+  }
+  free_sent();
+}
+
+Pass WorkerLoad::run(uint32_t datagrams) {
+  Pass pass;
+  const uint64_t before = bytes_sent_;
+  while (pass.datagrams < datagrams) {
+    build_round();
+    while (put_burst()) {
+      pass.cycles += poll_timed();
+      // Refusals are sent in the same poll.
+      if (options_.responds)
+        serve();
+      else
+        free_sent();
+    }
+    if (options_.responds) pass.cycles += answer_timed();
+    settle();
+    pass.datagrams += round_.size();
+  }
+  pass.bytes = bytes_sent_ - before;
+  return pass;
+}
+
+Pass WorkerLoad::run_bare(uint32_t datagrams) {
+  Pass pass;
+  std::array<rte_mbuf*, 64> received;
+  const uint32_t round = options_.round_datagrams();
+  std::vector<rte_mbuf*> frames(round);
+  const uint64_t first = UINT64_MAX / 2;  // no request of the worker's
+  while (pass.datagrams < datagrams) {
+    for (uint32_t i = 0; i < round; ++i) {
+      frames[i] = build({first + i / options_.num_pieces(), i % options_.num_pieces()});
+      pass.bytes += frames[i]->pkt_len;
+    }
+    if (options_.cold) flush_from_caches(frames);
+    for (uint32_t at = 0; at < round; at += options_.burst) {
+      port_.put(std::span(frames).subspan(at, std::min(options_.burst, round - at)));
+      const uint64_t before = rte_rdtsc_precise();
+      while (const uint16_t count = port_.port().rx_burst(0, received))
+        rte_pktmbuf_free_bulk(received.data(), count);
+      pass.cycles += rte_rdtsc_precise() - before - overhead_cycles_;
+    }
+    pass.datagrams += round;
+  }
+  return pass;
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,139 @@
+// The checks of WorkerLoad.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "ingest/worker_load.h"
+#include "net/drop_reason.h"
+#include "net/frame.h"
+#include "wire/datagram.h"
+
+namespace itif::bench {
+namespace {
+
+std::unexpected<Error> wrong(std::string what) {
+  return fail(Code::kInternal, "the worker's results are wrong: " + std::move(what));
+}
+
+// The reason under which every datagram is dropped.
+net::DropReason reason_of(Fault fault) {
+  switch (fault) {
+    case Fault::kNone: return net::DropReason::kNone;
+    case Fault::kBadTag: return net::DropReason::kBadTag;
+    case Fault::kBadMagic: return net::DropReason::kWireBadMagic;
+    case Fault::kOverloaded: return net::DropReason::kTenantContextsFull;
+    case Fault::kDuplicate: return net::DropReason::kDuplicate;
+  }
+  return net::DropReason::kNone;
+}
+
+}  // namespace
+
+// Compares the taken requests' payloads with the payload sent.
+Status WorkerLoad::check_requests() const {
+  for (const request::Request* request : rig_->group().taken()) {
+    size_t at = 0;
+    for (const request::Piece& piece : request->pieces) {
+      if (at + piece.bytes > payload_.size() ||
+          std::memcmp(piece.data, payload_.data() + at, piece.bytes) != 0)
+        return wrong(fmt::format("request {} has other bytes at {}", request->request_id, at));
+      at += piece.bytes;
+    }
+    if (at != payload_.size())
+      return wrong(
+          fmt::format("request {} has {} of {} bytes", request->request_id, at, payload_.size()));
+  }
+  return {};
+}
+
+// Checks the tags and types of sent datagrams, and frees them.
+Status WorkerLoad::check_sent() {
+  const auto expected =
+      options_.fault == Fault::kOverloaded ? wire::Type::kStatus : wire::Type::kResponse;
+  const net::LocalAddresses client{.mac = client_.our_mac,
+                                   .ipv4 = {{198, 18, 0, 2}},
+                                   .ipv6 = {},
+                                   .udp_port = client_.our_port,
+                                   .vlan = 0};
+  Status status;
+  std::array<rte_mbuf*, 64> frames;
+  while (const size_t count = port_.take(frames)) {
+    for (rte_mbuf* mbuf : std::span(frames).first(count)) {
+      net::Frame frame;
+      wire::Datagram datagram;
+      if (net::parse_frame(*mbuf, false, client, frame) != net::DropReason::kNone ||
+          wire::parse(net::udp_payload(*mbuf, frame), datagram) != wire::ParseError::kNone)
+        status = wrong("it sent a malformed datagram");
+      else if (datagram.header.type != expected)
+        status = wrong(fmt::format("it sent a {}", wire::type_name(datagram.header.type)));
+      else if (options_.auth != wire::Auth::kNone &&
+               !wire::verify_tag(rig_->keys()[datagram.header.request_id % rig_->keys().size()],
+                                 datagram))
+        status = wrong("it sent a wrong tag");
+      else if (expected == wire::Type::kStatus &&
+               datagram.header.status != wire::StatusCode::kOverloaded)
+        status = wrong(fmt::format("it sent {}", wire::status_name(datagram.header.status)));
+    }
+    rte_pktmbuf_free_bulk(frames.data(), static_cast<unsigned>(count));
+  }
+  return status;
+}
+
+Status WorkerLoad::check(uint32_t datagrams) {
+  const uint64_t enough = arrivals_.num_to_fill() + datagrams;
+  Status status;
+  while (sent_ < enough && status) {
+    build_round();
+    while (put_burst() && status) {
+      do {
+        worker().poll();
+      } while (!port_.is_empty());
+      if (status) status = check_sent();
+    }
+    rig_->group().take();
+    if (status) status = check_requests();
+    rig_->group().give_back();
+    while (worker().poll() > 0)
+      if (status) status = check_sent();
+  }
+  return status;
+}
+
+Status WorkerLoad::finish() {
+  // With repeats, the first request is completed by its first piece.
+  const Fault fault = options_.fault;
+  while (const auto piece = arrivals_.next_to_finish()) {
+    rte_mbuf* mbuf = build(*piece);
+    bytes_sent_ += mbuf->pkt_len;
+    ++sent_;
+    port_.put(std::span(&mbuf, 1));
+    worker().poll();
+    serve();
+  }
+  settle();
+  const pipeline::WorkerFigures figures = pipeline::worker_figures(worker());
+  const auto same = [](std::string_view what, uint64_t got, uint64_t expected) -> Status {
+    if (got == expected) return {};
+    return wrong(fmt::format("{} {}, {} expected", got, what, expected));
+  };
+  const bool refuses = fault == Fault::kOverloaded;
+  const bool accepts = fault == Fault::kNone || fault == Fault::kDuplicate;
+  const uint64_t complete = accepts ? arrivals_.num_complete() : 0;
+  const uint64_t forwarded = complete * options_.num_pieces();
+  ITIF_TRY(same("datagrams received", figures.received, sent_));
+  ITIF_TRY(same("bytes received", figures.received_bytes, bytes_sent_));
+  ITIF_TRY(same("requests accepted", figures.requests, complete));
+  ITIF_TRY(same("responses", figures.responses, complete));
+  ITIF_TRY(same("statuses", figures.statuses, refuses ? sent_ : 0));
+  ITIF_TRY(same("datagrams sent", figures.sent, refuses ? sent_ : complete));
+  ITIF_TRY(same("datagrams forwarded", figures.forwarded, forwarded));
+  ITIF_TRY(same("datagrams dropped", figures.total_dropped(), sent_ - forwarded));
+  if (fault != Fault::kNone)
+    ITIF_TRY(same(net::drop_reason_name(reason_of(fault)),
+                  figures.dropped[static_cast<size_t>(reason_of(fault))], sent_ - forwarded));
+  ITIF_TRY(same("datagrams held", figures.held, 0));
+  return same("requests in flight", rig_->in_flight(), 0);
+}
+
+}  // namespace itif::bench
