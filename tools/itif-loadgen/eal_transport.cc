@@ -42,7 +42,11 @@ class EalTransport final : public client::Transport {
  public:
   EalTransport(const Clock& clock, net::Mempool pool, net::Port port,
                std::vector<net::LocalAddresses> locals)
-      : clock_(clock), pool_(std::move(pool)), port_(std::move(port)), locals_(std::move(locals)) {}
+      : clock_(clock),
+        pool_(std::move(pool)),
+        port_(std::move(port)),
+        locals_(std::move(locals)),
+        next_reconnect_ns_(clock.now_ns() + kHandshake_ns) {}
 
   ~EalTransport() override {
     release_received();
@@ -168,7 +172,7 @@ class EalTransport final : public client::Transport {
   std::vector<net::Endpoint> peers_;         // per flow
   size_t max_datagram_bytes_ = 0;            // UDP payload that fits the link's MTU
   bool registered_ = false;
-  uint64_t next_reconnect_ns_ = 0;
+  uint64_t next_reconnect_ns_;              // not before the port's first connection is made
   std::array<rte_mbuf*, kBurst> received_;  // hold the datagrams that receive() returned
   unsigned num_received_ = 0;
 };
