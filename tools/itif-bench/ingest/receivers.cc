@@ -67,7 +67,7 @@ Result<Received> receive_by_worker(FloodOptions flood, rte_mempool* pool, double
   Result<Received> received = [&]() -> Result<Received> {
     ITIF_ASSIGN(const auto rig, WorkerRig::make(port, pool, {.auth = flood.auth}, kClock));
     flood.key = rig->keys()[0];
-    ITIF_ASSIGN(Child sender, flood_memif(flood));
+    ITIF_ASSIGN(Child sender, flood_memif(flood, true));
     pipeline::Worker& worker = rig->worker();
     const auto step = [&] {
       worker.poll();
@@ -75,7 +75,7 @@ Result<Received> receive_by_worker(FloodOptions flood, rte_mempool* pool, double
       rig->group().give_back();
     };
     const telemetry::WorkerCounters& counters = worker.counters();
-    if (!run_until_first(sender, step, [&] { return counters.received.read(); }))
+    if (!run_until_first(sender, step, [&] { return counters.requests.read(); }))
       return nothing_arrived(sender);
     run_for(kWarmUpNs, step);
     const uint64_t start_ns = now_ns(), datagrams = counters.received.read(),
@@ -122,7 +122,7 @@ Result<Received> receive_by_testpmd(const FloodOptions& flood, const std::string
       return fail(Code::kUnavailable, "dpdk-testpmd does not start: " + receiver.last_line());
     wait(kTick);
   }
-  ITIF_ASSIGN(Child sender, flood_memif(flood));
+  ITIF_ASSIGN(Child sender, flood_memif(flood, false));
   const auto rates = [&] {
     std::vector<double> all;
     const std::string text = receiver.output();
@@ -135,7 +135,9 @@ Result<Received> receive_by_testpmd(const FloodOptions& flood, const std::string
   const size_t enough = static_cast<size_t>(std::max(1.0, seconds)) + 2;
   const uint64_t flood_ns = now_ns();
   while (rates().size() < enough) {
-    if (receiver.has_ended() || sender.has_ended() ||
+    if (receiver.has_ended())
+      return fail(Code::kUnavailable, "dpdk-testpmd has ended: " + receiver.last_line());
+    if (sender.has_ended() ||
         now_ns() - flood_ns > kLongestStartNs + static_cast<uint64_t>(seconds * 2e9))
       return nothing_arrived(sender);
     wait(kTick);

@@ -43,14 +43,14 @@ std::string memif_server(const std::string& socket) {
                      kServerMac, socket);
 }
 
-Result<Child> flood_memif(const FloodOptions& options) {
+Result<Child> flood_memif(const FloodOptions& options, bool resolves) {
   std::vector<std::string> command = flood_of(options, WorkerRig::kOurIp);
   const std::string eal = fmt::format(
       "--no-shconf --no-huge -m 256 --no-pci --no-telemetry --lcores=0@{} "
       "--vdev=net_memif0,role=client,rsize=11,socket-abstract=no,socket={}/memif.sock",
       options.cpu, options.folder);
-  command.insert(command.end(),
-                 {"--local-ip", WorkerRig::kClientIp, "--server-mac", kServerMac, "--eal", eal});
+  command.insert(command.end(), {"--local-ip", WorkerRig::kClientIp, "--eal", eal});
+  if (!resolves) command.insert(command.end(), {"--server-mac", kServerMac});
   return Child::start(std::move(command), std::to_string(options.cpu),
                       options.folder + "/loadgen.txt");
 }

@@ -27,7 +27,8 @@ struct FloodOptions {
 };
 
 // Both flood until they are ended. Errors: those of Child::start.
-Result<Child> flood_memif(const FloodOptions& options);
+// `resolves`: the receiver answers ARP.
+Result<Child> flood_memif(const FloodOptions& options, bool resolves);
 Result<Child> flood_sockets(const FloodOptions& options, uint16_t port);
 
 }  // namespace itif::bench
