@@ -36,20 +36,25 @@ ITIF_INLINE void add_word(State& s, Lanes word) noexcept {
   s.v0 ^= word;
 }
 
-// Transposes: words[w][lane] from rows[lane][w].
+// Transposes: words[w][lane] from rows[lane][w]. Unrolled, so that no array is in memory.
 #if ITIF_LANES == 8
 ITIF_INLINE void load_words(const std::byte* const* rows, size_t first, Lanes* words) noexcept {
   Lanes r[8], a[8], b[8];
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) r[i] = *reinterpret_cast<const UnalignedLanes*>(rows[i] + 8 * first);
+#pragma GCC unroll 8
   for (int i = 0; i < 8; i += 2) {
     a[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
     a[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
+#pragma GCC unroll 8
   for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 8
     for (int j = i; j < i + 2; ++j) {
       b[j] = __builtin_shufflevector(a[j], a[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
       b[j + 2] = __builtin_shufflevector(a[j], a[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
+#pragma GCC unroll 8
   for (int j = 0; j < 4; ++j) {
     words[j] = __builtin_shufflevector(b[j], b[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
     words[j + 4] = __builtin_shufflevector(b[j], b[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
@@ -58,11 +63,14 @@ ITIF_INLINE void load_words(const std::byte* const* rows, size_t first, Lanes* w
 #else
 ITIF_INLINE void load_words(const std::byte* const* rows, size_t first, Lanes* words) noexcept {
   Lanes r[4], a[4];
+#pragma GCC unroll 8
   for (int i = 0; i < 4; ++i) r[i] = *reinterpret_cast<const UnalignedLanes*>(rows[i] + 8 * first);
+#pragma GCC unroll 8
   for (int i = 0; i < 4; i += 2) {
     a[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 4, 2, 6);
     a[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 1, 5, 3, 7);
   }
+#pragma GCC unroll 8
   for (int j = 0; j < 2; ++j) {
     words[j] = __builtin_shufflevector(a[j], a[j + 2], 0, 1, 4, 5);
     words[j + 2] = __builtin_shufflevector(a[j], a[j + 2], 2, 3, 6, 7);
@@ -95,13 +103,16 @@ ITIF_TARGET inline void hash_lanes(const SipHashInput* const* inputs, size_t cou
     for (size_t first = 0; first < in_block; first += ITIF_LANES) {
       Lanes words[ITIF_LANES];
       load_words(rows, first, words);
+      if (done + first + ITIF_LANES <= least) {
+#pragma GCC unroll 8
+        for (const Lanes& word : words) add_word(s, word);
+        continue;
+      }
       const size_t end = std::min<size_t>(ITIF_LANES, in_block - first);
       for (size_t i = 0; i < end; ++i) {
         const State before = s;
         add_word(s, words[i]);
-        const size_t at = done + first + i;
-        if (at < least) continue;
-        const auto ended = words_of <= Lanes{} + at;  // these lanes keep their state
+        const auto ended = words_of <= Lanes{} + (done + first + i);  // they keep their state
         s.v0 = ended ? before.v0 : s.v0;
         s.v1 = ended ? before.v1 : s.v1;
         s.v2 = ended ? before.v2 : s.v2;
