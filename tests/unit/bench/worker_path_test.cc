@@ -148,7 +148,7 @@ void poll(WorkerLoad& load, VirtualClock& clock) {
 
 void run_round(WorkerLoad& load, RingPort& port, VirtualClock& clock) {
   load.build_round();
-  while (load.put_burst()) {
+  while (load.put_burst() > 0) {
     while (!port.is_empty()) poll(load, clock);
     load.serve();
   }

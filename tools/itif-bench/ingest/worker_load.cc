@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <rte_cycles.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -36,6 +37,13 @@ uint64_t measure_overhead() {
     least = std::min(least, rte_rdtsc_precise() - before);
   }
   return least;
+}
+
+// How often the kernel has taken the core from this thread.
+long num_switches() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
 }
 
 void flush_from_caches(std::span<rte_mbuf* const> frames) {
@@ -150,35 +158,32 @@ void WorkerLoad::build_round() {
   if (options_.cold) flush_from_caches(round_);
 }
 
-bool WorkerLoad::put_burst() {
-  if (at_ == round_.size()) return false;
+size_t WorkerLoad::put_burst() {
   const size_t count = std::min<size_t>(options_.burst, round_.size() - at_);
   port_.put(std::span(round_).subspan(at_, count));
   at_ += count;
-  return true;
+  return count;
 }
 
-uint64_t WorkerLoad::poll_timed() {
+template <class Step>
+void WorkerLoad::time(Pass& pass, uint64_t datagrams, Step&& step) {
+  const long switches = num_switches();
   const uint64_t before = rte_rdtsc_precise();
-  do {
-    worker().poll();
-  } while (!port_.is_empty());
-  return rte_rdtsc_precise() - before - overhead_cycles_;
+  step();
+  const uint64_t cycles = rte_rdtsc_precise() - before - overhead_cycles_;
+  if (num_switches() != switches) return;
+  pass.cycles += cycles;
+  pass.datagrams += datagrams;
 }
 
-// Returns the time of the polls that answer everything lent so far.
-uint64_t WorkerLoad::answer_timed() {
-  uint64_t cycles = 0;
-  for (;;) {
+// Adds the time of the polls that answer everything lent so far.
+void WorkerLoad::time_answers(Pass& pass) {
+  for (size_t done = 1; done > 0;) {  // 0: the rest is incomplete
     rig_->group().take();
-    if (rig_->group().give_back() == 0 && worker().counters().contexts.read() == 0) break;
-    const uint64_t before = rte_rdtsc_precise();
-    const size_t done = worker().poll();
-    cycles += rte_rdtsc_precise() - before - overhead_cycles_;
+    if (rig_->group().give_back() == 0 && worker().counters().contexts.read() == 0) return;
+    time(pass, 0, [&] { done = worker().poll(); });
     free_sent();
-    if (done == 0) break;  // the rest is incomplete
   }
-  return cycles;
 }
 
 void WorkerLoad::free_sent() {
@@ -203,22 +208,24 @@ void WorkerLoad::settle() {
 
 Pass WorkerLoad::run(uint32_t datagrams) {
   Pass pass;
-  const uint64_t before = bytes_sent_;
+  const uint64_t bytes_before = bytes_sent_, sent_before = sent_;
   while (pass.datagrams < datagrams) {
     build_round();
-    while (put_burst()) {
-      pass.cycles += poll_timed();
-      // Refusals are sent in the same poll.
+    while (const size_t burst = put_burst()) {
+      time(pass, burst, [&] {
+        do {
+          worker().poll();
+        } while (!port_.is_empty());
+      });
       if (options_.responds)
         serve();
       else
-        free_sent();
+        free_sent();  // refusals, sent in the same poll
     }
-    if (options_.responds) pass.cycles += answer_timed();
+    if (options_.responds) time_answers(pass);
     settle();
-    pass.datagrams += round_.size();
   }
-  pass.bytes = bytes_sent_ - before;
+  pass.bytes = (bytes_sent_ - bytes_before) * pass.datagrams / (sent_ - sent_before);
   return pass;
 }
 
@@ -227,21 +234,19 @@ Pass WorkerLoad::run_bare(uint32_t datagrams) {
   std::array<rte_mbuf*, 64> received;
   const uint32_t round = options_.round_datagrams();
   std::vector<rte_mbuf*> frames(round);
-  const uint64_t first = UINT64_MAX / 2;  // no request of the worker's
+  constexpr uint64_t kFirst = UINT64_MAX / 2;  // no request of the worker's
   while (pass.datagrams < datagrams) {
-    for (uint32_t i = 0; i < round; ++i) {
-      frames[i] = build({first + i / options_.num_pieces(), i % options_.num_pieces()});
-      pass.bytes += frames[i]->pkt_len;
-    }
+    for (uint32_t i = 0; i < round; ++i)
+      frames[i] = build({kFirst + i / options_.num_pieces(), i % options_.num_pieces()});
     if (options_.cold) flush_from_caches(frames);
     for (uint32_t at = 0; at < round; at += options_.burst) {
-      port_.put(std::span(frames).subspan(at, std::min(options_.burst, round - at)));
-      const uint64_t before = rte_rdtsc_precise();
-      while (const uint16_t count = port_.port().rx_burst(0, received))
-        rte_pktmbuf_free_bulk(received.data(), count);
-      pass.cycles += rte_rdtsc_precise() - before - overhead_cycles_;
+      const uint32_t burst = std::min(options_.burst, round - at);
+      port_.put(std::span(frames).subspan(at, burst));
+      time(pass, burst, [&] {
+        while (const uint16_t count = port_.port().rx_burst(0, received))
+          rte_pktmbuf_free_bulk(received.data(), count);
+      });
     }
-    pass.datagrams += round;
   }
   return pass;
 }

@@ -56,6 +56,7 @@ struct LoadOptions {
   uint32_t num_mbufs() const noexcept;
 };
 
+// Bursts during which the kernel gave the core to another thread do not count.
 struct Pass {
   uint64_t datagrams = 0;
   uint64_t bytes = 0;   // of frames
@@ -90,9 +91,9 @@ class WorkerLoad {
 
   pipeline::Worker& worker() noexcept { return rig_->worker(); }
   // For a caller that polls by itself: builds a round of frames; puts the next burst of them into
-  // the ring and returns false if none is left.
+  // the ring and returns their number, 0 at the end.
   void build_round();
-  bool put_burst();
+  size_t put_burst();
   // The group takes requests and gives them back; sent frames are freed. Untimed.
   void serve();
   // Serves and polls until nothing is left to do.
@@ -103,8 +104,10 @@ class WorkerLoad {
              std::unique_ptr<WorkerRig> rig);
 
   rte_mbuf* build(const Arrivals::Piece& piece);
-  uint64_t poll_timed();
-  uint64_t answer_timed();
+  // Adds the time of step(), for `datagrams`, unless the kernel interrupted it.
+  template <class Step>
+  void time(Pass& pass, uint64_t datagrams, Step&& step);
+  void time_answers(Pass& pass);
   void free_sent();
   Status check_requests() const;
   Status check_sent();

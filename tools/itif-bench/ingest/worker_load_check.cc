@@ -85,7 +85,7 @@ Status WorkerLoad::check(uint32_t datagrams) {
   Status status;
   while (sent_ < enough && status) {
     build_round();
-    while (put_burst() && status) {
+    while (put_burst() > 0 && status) {
       do {
         worker().poll();
       } while (!port_.is_empty());
