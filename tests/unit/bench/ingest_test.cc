@@ -122,15 +122,20 @@ void expect_each_piece_once(const ArrivalOrder& order) {
   };
   for (size_t i = 0; i < arrivals.num_to_fill(); ++i) add(arrivals.next());
   EXPECT_EQ(complete, 0u);
-  uint64_t sum_open = 0;
+  uint64_t sum_open = 0, num_held = arrivals.num_to_fill(), most_held = 0;
   const uint64_t count = 8 * order.num_open * order.num_pieces;
   for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t before = complete;
     add(arrivals.next());
     sum_open += open.size();
+    num_held += 1 - (complete - before) * order.num_pieces;
+    most_held = std::max(most_held, num_held);
   }
   if (order.num_open > 1) {
     EXPECT_NEAR(static_cast<double>(sum_open) / static_cast<double>(count), order.num_open,
                 0.1 * order.num_open + 1);
+    EXPECT_LT(most_held, order.num_open * order.num_pieces / 2 + order.num_pieces)
+        << "more than LoadOptions::num_mbufs() has room for";
   }
   EXPECT_EQ(ascending, !order.shuffled);
   while (const auto piece = arrivals.next_to_finish()) add(*piece);
@@ -145,6 +150,7 @@ TEST(Arrivals, EveryPieceComesOnce) {
   expect_each_piece_once({.num_pieces = 50, .num_open = 1, .shuffled = true});
   expect_each_piece_once({.num_pieces = 4, .num_open = 1000});
   expect_each_piece_once({.num_pieces = 50, .num_open = 7});
+  expect_each_piece_once({.num_pieces = 588, .num_open = 64});
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ void Arrivals::shuffle() {
   for (size_t i = pieces_.size(); i > 1; --i) std::swap(pieces_[i - 1], pieces_[random_.below(i)]);
 }
 
+// The starts of requests, and their ends, are spread evenly over the turns.
+uint32_t Arrivals::head_start(size_t position) const noexcept {
+  const size_t pieces = order_.num_pieces, positions = window_.size();
+  return static_cast<uint32_t>(positions < pieces ? position * pieces / positions
+                                                  : position % pieces);
+}
+
 Arrivals::Piece Arrivals::take(Open& open) {
   if (!open.is_open) {
     open = {.request = num_started_++, .num_sent = 0, .is_open = true};

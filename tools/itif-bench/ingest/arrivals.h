@@ -43,9 +43,7 @@ class Arrivals {
     uint32_t num_sent = 0;
     bool is_open = false;
   };
-  uint32_t head_start(size_t position) const noexcept {
-    return static_cast<uint32_t>(position % order_.num_pieces);
-  }
+  uint32_t head_start(size_t position) const noexcept;
   Piece take(Open& open);
   void shuffle();
 
