@@ -79,7 +79,8 @@ def gslice(program, out):
 def ingest(program, out):
     """Checks of the datagrams' bench, with short runs in one process."""
     done = run(program, out, "--only", "ingest", "--seconds", "0.1", "--case", "64 B, header", "--case",
-               "64 B, header, overloaded", "--case", "1 KB x 588, full", "--case", "tags of 50 bytes")
+               "64 B, header, overloaded", "--case", "1 KB x 588, full", "--case", "tags of 50 bytes", "--case",
+               "1 KB x 4, header, 1000 open")
     if done.returncode != 0:
         return [("the bench of datagrams runs", False, done.stdout + done.stderr)]
     results = json.loads((out / "ingest.json").read_text())
@@ -94,6 +95,8 @@ def ingest(program, out):
          all(abs(rows[(*case, "ns")]["value"] * rows[(*case, "M/s")]["value"] - 1e3) < 1 for case in timed), str(rows)),
         ("ingest: a refusal beside an answer", rows[("64 B, header, overloaded", "per answered", "times")]["value"] > 0,
          str(rows)),
+        ("ingest: a plot of sizes and of open requests",
+         all(what in (out / "ingest.dat").read_text() for what in ("header", "full", "1000")), ""),
         ("ingest: tags one by one", rows[("tags of 50 bytes", "one by one", "ns")]["value"] > 0, str(rows))]
 
 

@@ -195,6 +195,26 @@ void operators(const Results& results, std::vector<Figure>& figures) {
                 .panels = {std::move(panel)}});
 }
 
+// Time per datagram: by authentication and size, and by the number of open requests.
+void ingest(const Results& results, std::vector<Figure>& figures) {
+  Figure figure{.name = "ingest", .title = "Time of a worker per datagram", .bench = results.bench};
+  figure.panels.push_back(
+      panel_of(results, {.title = "to the group", .y_label = "ns", .kind = Panel::Kind::kBars},
+               "ns", [](const auto& parts, const Row& row) -> std::optional<Point> {
+                 if (parts.size() != 2 || row.mode != "hand-over") return {};
+                 return Point{parts[0], parts[1]};
+               }));
+  figure.panels.push_back(
+      panel_of(results, {.title = "open requests", .x_label = "open requests", .y_label = "ns"},
+               "ns", [](const auto& parts, const Row& row) -> std::optional<Point> {
+                 if (parts.size() != 3 || row.mode != "hand-over") return {};
+                 const std::string num_open = number_before(parts[2], "open");
+                 if (num_open.empty()) return {};
+                 return Point{num_open, parts[0]};
+               }));
+  add(figures, std::move(figure));
+}
+
 }  // namespace
 
 std::vector<Figure> make_figures(std::span<const Results> all) {
@@ -206,6 +226,7 @@ std::vector<Figure> make_figures(std::span<const Results> all) {
     if (results.bench == "scaling") scaling(results, figures);
     if (results.bench == "mixed") mixed(results, figures);
     if (results.bench == "operators") operators(results, figures);
+    if (results.bench == "ingest") ingest(results, figures);
     gslice_figures(results, figures);
     for (const TimeLine& line : results.time_lines)
       figures.push_back(time_line_figure(line, results.bench));
