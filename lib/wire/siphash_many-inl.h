@@ -2,9 +2,6 @@
 // compiled for ITIF_TARGET. No include guard, no includes.
 
 using Lanes = uint64_t __attribute__((vector_size(8 * ITIF_LANES)));
-// As Lanes, at any address.
-using UnalignedLanes = uint64_t __attribute__((vector_size(8 * ITIF_LANES), aligned(1)));
-
 struct State {
   Lanes v0, v1, v2, v3;
 };
@@ -29,6 +26,12 @@ ITIF_INLINE void sip_round(State& s) noexcept {
   s.v2 = rotate<32>(s.v2);
 }
 
+ITIF_INLINE Lanes load_lanes(const std::byte* from) noexcept {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+
 ITIF_INLINE void add_word(State& s, Lanes word) noexcept {
   s.v3 ^= word;
   sip_round(s);
@@ -36,12 +39,42 @@ ITIF_INLINE void add_word(State& s, Lanes word) noexcept {
   s.v0 ^= word;
 }
 
-// Transposes: words[w][lane] from rows[lane][w]. Unrolled, so that no array is in memory.
+// load_words() transposes: words[w][lane] is word done + w of the lane's input. It is unrolled, so
+// that no array is in memory.
 #if ITIF_LANES == 8
-ITIF_INLINE void load_words(const std::byte* const* rows, size_t first, Lanes* words) noexcept {
+
+// Returns the bits of the bytes from `begin` to `end` in the block at `at`.
+ITIF_INLINE __mmask64 bytes_in_block(size_t at, size_t begin, size_t end) noexcept {
+  const auto below = [&](size_t position) ITIF_TARGET {
+    return _bzhi_u64(~uint64_t{0}, static_cast<uint32_t>(
+                                       std::min(position - std::min(position, at), kBlockBytes)));
+  };
+  return below(end) & ~below(begin);
+}
+
+// As block_of(), in a register.
+ITIF_INLINE Lanes row_of(const SipHashInput& input, size_t at) noexcept {
+  const size_t head = input.head.size(), total = head + input.tail.size();
+  if (at >= head && at + kBlockBytes <= total) return load_lanes(input.tail.data() + (at - head));
+  __m512i row = _mm512_setzero_si512();
+  // A load of no bytes may be slow if its address is not mapped.
+  if (const __mmask64 bytes = bytes_in_block(at, 0, head); bytes != 0)
+    row = _mm512_maskz_loadu_epi8(bytes, input.head.data() + at);
+  if (const __mmask64 bytes = bytes_in_block(at, head, total); bytes != 0)
+    row = _mm512_or_si512(row, _mm512_maskz_loadu_epi8(bytes, input.tail.data() + at - head));
+  if (const size_t last = total / 8 - at / 8; last < kBlockWords)
+    row = _mm512_or_si512(row, _mm512_maskz_set1_epi64(static_cast<__mmask8>(1u << last),
+                                                       static_cast<long long>(total << 56)));
+  return reinterpret_cast<Lanes>(row);
+}
+
+struct Rows {};  // are in registers
+
+ITIF_INLINE void load_words(const SipHashInput* const* inputs, size_t done, Rows&,
+                            Lanes* words) noexcept {
   Lanes r[8], a[8], b[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = *reinterpret_cast<const UnalignedLanes*>(rows[i] + 8 * first);
+  for (int i = 0; i < 8; ++i) r[i] = row_of(*inputs[i], 8 * done);
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i += 2) {
     a[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
@@ -61,10 +94,21 @@ ITIF_INLINE void load_words(const std::byte* const* rows, size_t first, Lanes* w
   }
 }
 #else
-ITIF_INLINE void load_words(const std::byte* const* rows, size_t first, Lanes* words) noexcept {
+
+// The inputs' present blocks, each of which takes two calls of load_words().
+struct Rows {
+  alignas(64) std::byte scratch[4][kBlockBytes];
+  const std::byte* at[4];
+};
+
+ITIF_INLINE void load_words(const SipHashInput* const* inputs, size_t done, Rows& rows,
+                            Lanes* words) noexcept {
+  const size_t first = done % kBlockWords;
+  if (first == 0)
+    for (int i = 0; i < 4; ++i) rows.at[i] = block_of(*inputs[i], 8 * done, rows.scratch[i]);
   Lanes r[4], a[4];
 #pragma GCC unroll 8
-  for (int i = 0; i < 4; ++i) r[i] = *reinterpret_cast<const UnalignedLanes*>(rows[i] + 8 * first);
+  for (int i = 0; i < 4; ++i) r[i] = load_lanes(rows.at[i] + 8 * first);
 #pragma GCC unroll 8
   for (int i = 0; i < 4; i += 2) {
     a[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 4, 2, 6);
@@ -94,30 +138,25 @@ ITIF_TARGET inline void hash_lanes(const SipHashInput* const* inputs, size_t cou
   }
   State s{k0 ^ 0x736f6d6570736575u, k1 ^ (0x646f72616e646f6du ^ 0xee), k0 ^ 0x6c7967656e657261u,
           k1 ^ 0x7465646279746573u};
-  alignas(64) std::byte scratch[ITIF_LANES][kBlockBytes];
-  for (size_t done = 0; done < most; done += kBlockWords) {
-    const std::byte* rows[ITIF_LANES];
-    for (int lane = 0; lane < ITIF_LANES; ++lane)
-      rows[lane] = block_of(*inputs[lane], 8 * done, scratch[lane]);
-    const size_t in_block = std::min(kBlockWords, most - done);
-    for (size_t first = 0; first < in_block; first += ITIF_LANES) {
-      Lanes words[ITIF_LANES];
-      load_words(rows, first, words);
-      if (done + first + ITIF_LANES <= least) {
+  Rows rows;
+  for (size_t done = 0; done < most; done += ITIF_LANES) {
+    Lanes words[ITIF_LANES];
+    load_words(inputs, done, rows, words);
+    if (done + ITIF_LANES <= least) {
 #pragma GCC unroll 8
-        for (const Lanes& word : words) add_word(s, word);
-        continue;
-      }
-      const size_t end = std::min<size_t>(ITIF_LANES, in_block - first);
-      for (size_t i = 0; i < end; ++i) {
-        const State before = s;
-        add_word(s, words[i]);
-        const auto ended = words_of <= Lanes{} + (done + first + i);  // they keep their state
-        s.v0 = ended ? before.v0 : s.v0;
-        s.v1 = ended ? before.v1 : s.v1;
-        s.v2 = ended ? before.v2 : s.v2;
-        s.v3 = ended ? before.v3 : s.v3;
-      }
+      for (const Lanes& word : words) add_word(s, word);
+      continue;
+    }
+    const size_t end = std::min<size_t>(ITIF_LANES, most - done);
+    for (size_t i = 0; i < end; ++i) {
+      const State before = s;
+      add_word(s, words[i]);
+      if (done + i < least) continue;
+      const auto ended = words_of <= Lanes{} + (done + i);  // these lanes keep their state
+      s.v0 = ended ? before.v0 : s.v0;
+      s.v1 = ended ? before.v1 : s.v1;
+      s.v2 = ended ? before.v2 : s.v2;
+      s.v3 = ended ? before.v3 : s.v3;
     }
   }
   s.v2 ^= 0xee;

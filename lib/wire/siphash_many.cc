@@ -8,6 +8,10 @@
 
 #include "wire/siphash.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 namespace itif::wire {
 namespace {
 
@@ -74,7 +78,7 @@ namespace avx2 {
 #undef ITIF_TARGET
 
 #define ITIF_LANES 8
-#define ITIF_TARGET __attribute__((target("avx512f,avx512dq,avx512vl")))
+#define ITIF_TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,bmi2")))
 namespace avx512 {
 #include "wire/siphash_many-inl.h"
 }
@@ -108,7 +112,8 @@ bool siphash_supported(SipHashKind kind) noexcept {
     case SipHashKind::kAvx2: return __builtin_cpu_supports("avx2");
     case SipHashKind::kAvx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl");
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("bmi2");
 #endif
     default: return false;
   }
