@@ -66,6 +66,9 @@ LAYER_CASES = (
     ("lib/runtime/batch/y.cc", '#include "runtime/make_group.h"\n', "may not include lib/runtime/make_group.*"),
     ("tools/itif-bench/workload/x.cc", '#include "peers/modes.h"\n', "workload may not include"),
     ("tools/itif-bench/benches/x.cc", '#include "peers/modes.h"\n#include "benches.h"\n', ""),
+    ("tools/itif-bench/ingest/x.cc", "#include <rte_ring.h>\n", ""),
+    ("tools/itif-bench/benches/y.cc", "#include <rte_ring.h>\n", "DPDK"),
+    ("tools/itif-bench/ingest/y.cc", '#include "benches/x.h"\n', "ingest may not include"),
     ("app/itifd.cc", '#include "pipeline/worker.h"\n#include "control/server.h"\n', ""),
 )
 
