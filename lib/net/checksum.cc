@@ -22,6 +22,18 @@ uint16_t ones_sum(std::span<const std::byte> bytes, uint32_t sum) noexcept {
   const std::byte* data = bytes.data();
   size_t left = bytes.size();
   uint64_t total = 0;
+  // Both halves of each word have an accumulator of their own, so that no carry is lost.
+  for (uint64_t high = 0; left >= 32;) {
+    for (; left >= 32; data += 32, left -= 32) {
+      uint64_t words[4];
+      std::memcpy(words, data, sizeof words);
+      for (const uint64_t word : words) {
+        total += word & 0xffffffff;
+        high += word >> 32;
+      }
+    }
+    total += high;
+  }
   for (; left >= 4; data += 4, left -= 4) {
     uint32_t word;
     std::memcpy(&word, data, 4);

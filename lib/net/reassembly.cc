@@ -19,6 +19,13 @@ static_assert(std::is_standard_layout_v<Context>, "Context::of needs it");
 // Flags that may differ between the pieces of one request.
 constexpr uint16_t kVolatileFlags = wire::kFlagRetry;
 
+// Begins to load the memory that start() will write for the next request.
+[[gnu::always_inline]] inline void prefetch_context(const Context& context) noexcept {
+  constexpr size_t kCacheLineBytes = 64;
+  const auto* at = reinterpret_cast<const std::byte*>(&context);
+  for (size_t i = 0; i < sizeof(Context); i += kCacheLineBytes) __builtin_prefetch(at + i, 1);
+}
+
 bool bit_set(const uint64_t* bits, uint32_t i) noexcept {
   return (bits[i / 64] >> (i % 64)) & 1;
 }
@@ -148,6 +155,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   context.next_stall_ns = limits_.stall_ns == 0 ? UINT64_MAX : arrival.now_ns + limits_.stall_ns;
   const uint32_t slot = first_free_;
   first_free_ = context.next_free;
+  if (first_free_ < limits_.max_contexts) prefetch_context(contexts_[first_free_]);
   index_.insert(context.key, slot);
   ++tenant.contexts;
 

@@ -32,11 +32,12 @@ bool ResponseCache::above_equal_share(uint32_t tenant_index) const noexcept {
 }
 
 // Evicts the oldest entry of a tenant above its equal share, else the oldest entry. Such a tenant
-// has many entries, so it is usually found among the kLook oldest.
+// has many entries, so it is usually found among the kLook oldest. A tenant alone has all of them.
 void ResponseCache::make_room() noexcept {
   constexpr unsigned kLook = 64;
   uint32_t victim = oldest_;
-  for (unsigned i = 0; i < kLook && victim != kNil; ++i, victim = entries_[victim].newer)
+  for (unsigned i = 0; active_tenants_ > 1 && i < kLook && victim != kNil;
+       ++i, victim = entries_[victim].newer)
     if (above_equal_share(entries_[victim].tenant_index)) break;
   if (victim == kNil || !above_equal_share(entries_[victim].tenant_index)) victim = oldest_;
   forget(entries_[victim]);

@@ -26,8 +26,7 @@ uint32_t max_fragment_bytes(rte_mempool* pool) noexcept {
 
 Cursor Cursor::whole(const wire::Header& header) noexcept {
   Cursor cursor;
-  cursor.count_ = 1;
-  cursor.ranges_[0] = {0, header.total_bytes};
+  cursor.add(0, header.total_bytes);
   return cursor;
 }
 
@@ -43,8 +42,7 @@ Cursor Cursor::resend(const wire::Header& header, std::span<const wire::Range> r
     const uint64_t asked_to = uint64_t{range.offset} + range.bytes;
     const uint64_t end = std::min((asked_to + fragment - 1) / fragment * fragment, total);
     if (begin >= end) continue;
-    cursor.ranges_[cursor.count_++] = {static_cast<uint32_t>(begin),
-                                       static_cast<uint32_t>(end - begin)};
+    cursor.add(static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin));
     sent_to = end;
   }
   return cursor;
@@ -52,15 +50,14 @@ Cursor Cursor::resend(const wire::Header& header, std::span<const wire::Range> r
 
 uint64_t Cursor::bytes() const noexcept {
   uint64_t sum = 0;
-  for (uint8_t i = current_; i < count_; ++i) sum += ranges_[i].bytes;
+  for (uint8_t i = current_; i < count_; ++i) sum += bytes_[i];
   return sum;
 }
 
 void Cursor::advance(uint32_t bytes) noexcept {
-  wire::Range& range = ranges_[current_];
-  range.offset += bytes;
-  range.bytes -= bytes;
-  if (range.bytes == 0) ++current_;
+  offsets_[current_] += bytes;
+  bytes_[current_] -= bytes;
+  if (bytes_[current_] == 0) ++current_;
 }
 
 rte_mbuf* build_datagram(const wire::Header& header, std::span<const std::byte> payload,

@@ -36,9 +36,21 @@ struct Message {
   wire::Key key{};
 };
 
-// The unsent parts of a message: ascending ranges of whole pieces.
+// The unsent parts of a message: ascending ranges of whole pieces. Copies move only the ranges that
+// are used, since most cursors have one.
 class Cursor {
  public:
+  Cursor() noexcept {}
+  Cursor(const Cursor& other) noexcept { *this = other; }
+  Cursor& operator=(const Cursor& other) noexcept {
+    current_ = other.current_;
+    count_ = other.count_;
+    for (uint8_t i = current_; i < count_; ++i) {
+      offsets_[i] = other.offsets_[i];
+      bytes_[i] = other.bytes_[i];
+    }
+    return *this;
+  }
   // Covers the whole message; one empty datagram if it has no payload.
   static Cursor whole(const wire::Header& header) noexcept;
   // Covers the ranges of a resend datagram, widened to whole pieces and clipped to the message.
@@ -48,14 +60,19 @@ class Cursor {
   bool done() const noexcept { return current_ == count_; }
   // Returns the payload bytes that are left.
   uint64_t bytes() const noexcept;
-  uint32_t offset() const noexcept { return ranges_[current_].offset; }
+  uint32_t offset() const noexcept { return offsets_[current_]; }
   // Moves past the piece at offset(), which is `bytes` long. REQUIRES: !done().
   void advance(uint32_t bytes) noexcept;
 
  private:
+  void add(uint32_t offset, uint32_t bytes) noexcept {
+    offsets_[count_] = offset;
+    bytes_[count_++] = bytes;
+  }
+
   uint8_t current_ = 0;
   uint8_t count_ = 0;
-  std::array<wire::Range, wire::kMaxRanges> ranges_;
+  std::array<uint32_t, wire::kMaxRanges> offsets_, bytes_;  // set up to count_
 };
 
 struct Transmitted {

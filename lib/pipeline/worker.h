@@ -119,12 +119,15 @@ class Worker {
     wire::Datagram datagram;                               // frame.kind = kUdp only
     net::DropReason refusal = net::DropReason::kNone;      // of the frame
     wire::ParseError malformed = wire::ParseError::kNone;  // the datagram
+    // Of the datagram, if its tag could be checked together with the burst's others.
+    enum Tag : uint8_t { kUnchecked, kGood, kBad } tag = kUnchecked;
   };
   // A datagram being handled.
   struct Arrived {
     rte_mbuf* mbuf;
     const net::Frame& frame;
     const wire::Datagram& datagram;
+    Received::Tag tag;
   };
 
   // worker.cc
@@ -137,6 +140,7 @@ class Worker {
   // worker_receive.cc
   void receive(std::span<rte_mbuf* const> mbufs) noexcept;
   void parse(rte_mbuf& mbuf, Received& received) noexcept;
+  void check_tags(std::span<Received> burst) noexcept;
   void handle(rte_mbuf* mbuf, const Received& received) noexcept;
   net::Outcome on_frame(rte_mbuf* mbuf, const Received& received) noexcept;
   net::Outcome on_ping(const Arrived& arrived) noexcept;
@@ -156,6 +160,8 @@ class Worker {
     }
   };
   Verified verify(const Arrived& arrived) noexcept;
+  // Returns nullptr if the tenant has no key of this epoch.
+  static const wire::Key* key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noexcept;
   net::DropReason check_key(const Arrived& arrived, Verified& verified) noexcept;
   net::DropReason check_address(const Arrived& arrived, const tenant::Tenant& tenant,
                                 net::Session* session, const net::SessionKey& key) noexcept;

@@ -5,6 +5,7 @@
 #include "net/neighbour.h"
 #include "pipeline/worker.h"
 #include "wire/ranges.h"
+#include "wire/siphash_many.h"
 
 namespace itif::pipeline {
 
@@ -21,7 +22,38 @@ void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
     rte_prefetch0(data + kCacheLineBytes);
   }
   for (size_t i = 0; i < mbufs.size(); ++i) parse(*mbufs[i], received_[i]);
+  check_tags(std::span(received_).first(mbufs.size()));
   for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
+}
+
+// Checks the burst's tags, several at once in the lanes of vector registers. Leaves sealed datagrams
+// and those without a tenant or key to verify().
+void Worker::check_tags(std::span<Received> burst) noexcept {
+  std::array<wire::SipHashInput, kBurst> inputs;
+  std::array<std::array<std::byte, wire::kTagBytes>, kBurst> tags;
+  std::array<Received*, kBurst> tagged;
+  size_t count = 0;
+  for (Received& received : burst) {
+    received.tag = Received::kUnchecked;
+    if (received.refusal != DropReason::kNone || received.frame.kind != net::Frame::kUdp ||
+        received.malformed != wire::ParseError::kNone)
+      continue;
+    const wire::Header& header = received.datagram.header;
+    if (header.auth != wire::Auth::kHeader && header.auth != wire::Auth::kFull) continue;
+    const tenant::Tenant* tenant = snapshot_->find(header.tenant_id);
+    const wire::Key* key = tenant != nullptr ? key_of_epoch(*tenant, header.key_epoch) : nullptr;
+    if (key == nullptr) continue;
+    inputs[count] = {.key = key,
+                     .head = std::as_bytes(std::span(&header, 1)),
+                     .tail = wire::tag_covers_payload(header.auth, header.type)
+                                 ? received.datagram.payload
+                                 : std::span<const std::byte>{}};
+    tagged[count++] = &received;
+  }
+  wire::siphash128_many(std::span(inputs).first(count), tags);
+  for (size_t i = 0; i < count; ++i)
+    tagged[i]->tag =
+        wire::same_tag(tags[i], tagged[i]->datagram.tag) ? Received::kGood : Received::kBad;
 }
 
 // Parses a frame and its datagram, and begins to load the state that the datagram concerns.
@@ -77,7 +109,7 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
   if (received.malformed != wire::ParseError::kNone) {
     outcome = Outcome::dropped(net::drop_reason(received.malformed));
   } else if (received.refusal == DropReason::kNone) {
-    const Arrived arrived{mbuf, frame, received.datagram};
+    const Arrived arrived{mbuf, frame, received.datagram, received.tag};
     switch (received.datagram.header.type) {
       case wire::Type::kRequest: outcome = on_request(arrived); break;
       case wire::Type::kResend: outcome = on_resend(arrived); break;
@@ -92,6 +124,8 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
 }
 
 Outcome Worker::on_ping(const Arrived& arrived) noexcept {
+  if (snapshot_->intake() == tenant::Intake::kIgnore)
+    return Outcome::dropped(DropReason::kHandedOver);
   if (!unproven_.allow(arrived.frame.peer, now_ns_))
     return Outcome::dropped(DropReason::kReplyRate);
   send_datagram(wire::reply_header(arrived.datagram.header, wire::Type::kPong),
@@ -101,6 +135,8 @@ Outcome Worker::on_ping(const Arrived& arrived) noexcept {
 
 // Stateless: the token is a function of the address, so a hello costs no memory.
 Outcome Worker::on_hello(const Arrived& arrived) noexcept {
+  if (snapshot_->intake() == tenant::Intake::kIgnore)
+    return Outcome::dropped(DropReason::kHandedOver);
   const net::Endpoint& peer = arrived.frame.peer;
   if (!unproven_.allow(peer, now_ns_)) return Outcome::dropped(DropReason::kReplyRate);
   wire::Header header = wire::reply_header(arrived.datagram.header, wire::Type::kToken);

@@ -12,14 +12,14 @@ namespace {
 
 constexpr char kOverQuotaDetail[] = "over the tenant's request rate";
 
-const wire::Key* key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noexcept {
+}  // namespace
+
+const wire::Key* Worker::key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noexcept {
   if (tenant.key.epoch == epoch) return &tenant.key.bytes;
   if (tenant.has_previous_key && tenant.previous_key.epoch == epoch)
     return &tenant.previous_key.bytes;
   return nullptr;
 }
-
-}  // namespace
 
 // Checks in this order, and returns the first failure: tenant, strength of authentication, epoch, a
 // sequence number that was accepted before, tag, address token, room for a session. The session
@@ -53,7 +53,10 @@ DropReason Worker::check_key(const Arrived& arrived, Verified& verified) noexcep
   if (header.auth == wire::Auth::kNone) return DropReason::kNone;
   verified.key = key_of_epoch(*verified.tenant, header.key_epoch);
   if (verified.key == nullptr) return DropReason::kBadEpoch;
-  return wire::open(*verified.key, arrived.datagram) ? DropReason::kNone : DropReason::kBadTag;
+  const bool is_good = arrived.tag == Received::kUnchecked
+                           ? wire::open(*verified.key, arrived.datagram)
+                           : arrived.tag == Received::kGood;
+  return is_good ? DropReason::kNone : DropReason::kBadTag;
 }
 
 // Checks that the sender receives at its address, and counts its sequence number as seen. A session
@@ -81,6 +84,9 @@ DropReason Worker::check_address(const Arrived& arrived, const tenant::Tenant& t
 
 Outcome Worker::on_request(const Arrived& arrived) noexcept {
   const Verified verified = verify(arrived);
+  // The other process answers, with tokens of its own: each would refuse the other's.
+  if (verified.refusal != DropReason::kNone && snapshot_->intake() == tenant::Intake::kIgnore)
+    return Outcome::dropped(DropReason::kHandedOver);
   switch (verified.refusal) {
     case DropReason::kNone: break;
     case DropReason::kReplayed: return Outcome::dropped(verified.refusal);

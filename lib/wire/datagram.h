@@ -53,6 +53,10 @@ constexpr bool tag_covers_payload(Auth auth, Type type) noexcept {
   return auth != Auth::kHeader || (type != Type::kRequest && type != Type::kResponse);
 }
 
+// Compares in constant time. Returns false if `received` is not kTagBytes long.
+bool same_tag(const std::array<std::byte, kTagBytes>& expected,
+              std::span<const std::byte> received) noexcept;
+
 // Compares the tag in constant time. Returns false if header.auth is kNone or kSealed.
 bool verify_tag(const Key& key, const Datagram& datagram) noexcept;
 

@@ -49,12 +49,15 @@ std::array<std::byte, kTagBytes> compute_tag(const Key& key, const Header& heade
       tag_covers_payload(header.auth, header.type) ? payload : std::span<const std::byte>{});
 }
 
+bool same_tag(const std::array<std::byte, kTagBytes>& expected,
+              std::span<const std::byte> received) noexcept {
+  return received.size() == kTagBytes &&
+         crypto_verify_16(bytes_of(expected.data()), bytes_of(received.data())) == 0;
+}
+
 bool verify_tag(const Key& key, const Datagram& datagram) noexcept {
-  if (datagram.tag.size() != kTagBytes || datagram.header.auth == Auth::kNone ||
-      datagram.header.auth == Auth::kSealed)
-    return false;
-  const auto expected = compute_tag(key, datagram.header, datagram.payload);
-  return crypto_verify_16(bytes_of(expected.data()), bytes_of(datagram.tag.data())) == 0;
+  if (datagram.header.auth == Auth::kNone || datagram.header.auth == Auth::kSealed) return false;
+  return same_tag(compute_tag(key, datagram.header, datagram.payload), datagram.tag);
 }
 
 std::array<std::byte, kTagBytes> encrypt(const Key& key, const Header& header,

@@ -47,6 +47,8 @@ std::vector<Named> loads() {
   add("Overloaded", {}, [](LoadOptions& load) { load.fault = Fault::kOverloaded; });
   add("BadMagic", {}, [](LoadOptions& load) { load.fault = Fault::kBadMagic; });
   add("BadTags", {}, [](LoadOptions& load) { load.fault = Fault::kBadTag; });
+  add("Replayed", {}, [](LoadOptions& load) { load.fault = Fault::kReplayed; });
+  add("Sealed", image_load(wire::Auth::kSealed), as_is);
   add("Duplicates", {.payload_bytes = 2048, .fragment_bytes = 1024},
       [](LoadOptions& load) { load.fault = Fault::kDuplicate; });
   return all;

@@ -91,9 +91,15 @@ TEST_F(Refusals, ForgetsIncompleteRequestsAndIgnoresNewOnesDuringAHandover) {
   EXPECT_EQ(lease->in_flight.load(), 0u);
   send(pieces[1]);
   send(one(request(2, 2)));
+  wire::Header other_token = request(3, 2);  // of the other process
+  other_token.token ^= 1;
+  send(one(other_token));
+  wire::Header hello;
+  hello.type = Type::kHello;
+  send(seal(hello, {}));
   run();
   EXPECT_TRUE(answers().empty()) << "the other process answers";
-  EXPECT_EQ(dropped(DropReason::kHandedOver), 3u);
+  EXPECT_EQ(dropped(DropReason::kHandedOver), 5u);
 
   publish({default_tenant()}, tenant::Intake::kAccept);  // the handover failed
   for (const Bytes& piece : pieces) send(piece);

@@ -73,7 +73,8 @@ std::vector<IngestCase> make_cases() {
     change(one.load);
   };
   const auto as_is = [](LoadOptions&) {};
-  for (const wire::Auth auth : {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull}) {
+  for (const wire::Auth auth :
+       {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kSealed}) {
     for (const char* mode : {kHandOver, kAnswered}) add(kSingleDatagram, "", mode, as_is, auth);
     for (const RequestShape& shape : {kGsliceImage, kEthernet, kJumbo})
       add(shape, "", kHandOver, as_is, auth);
@@ -100,6 +101,7 @@ std::vector<IngestCase> make_cases() {
   add(kSingleDatagram, "bad tags", kDropped, with(Fault::kBadTag));
   add(kSingleDatagram, "bad tags", kDropped, with(Fault::kBadTag), wire::Auth::kFull);
   add(kPair, "duplicates", kDropped, with(Fault::kDuplicate));
+  add(kSingleDatagram, "replayed", kDropped, with(Fault::kReplayed));
   return cases;
 }
 

@@ -130,6 +130,9 @@ rte_mbuf* WorkerLoad::build(const Arrivals::Piece& piece) {
   header.payload_kind = wire::PayloadKind::kRaw;
   header.key_epoch = WorkerRig::kKeyEpoch;
   header.fragment_bytes = static_cast<uint16_t>(options_.fragment_bytes);
+  // A replayed datagram has a number that was accepted before.
+  header.sequence = options_.fault == Fault::kReplayed ? 1 : ++last_sequence_;
+  header.token = token_;
   const uint32_t bytes =
       wire::piece_bytes(header.total_bytes, header.fragment_bytes, header.offset);
   // The client's port computes UDP's checksum: a frame without one is not verified.
@@ -149,6 +152,7 @@ rte_mbuf* WorkerLoad::build(const Arrivals::Piece& piece) {
 void WorkerLoad::build_round() {
   DCHECK(at_ == round_.size());
   at_ = 0;
+  token_ = rig_->token(client_, kSession);
   round_.resize(options_.round_datagrams());
   for (rte_mbuf*& mbuf : round_) {
     mbuf = build(arrivals_.next());
@@ -235,6 +239,7 @@ Pass WorkerLoad::run_bare(uint32_t datagrams) {
   const uint32_t round = options_.round_datagrams();
   std::vector<rte_mbuf*> frames(round);
   constexpr uint64_t kFirst = UINT64_MAX / 2;  // no request of the worker's
+  token_ = rig_->token(client_, kSession);
   while (pass.datagrams < datagrams) {
     for (uint32_t i = 0; i < round; ++i)
       frames[i] = build({kFirst + i / options_.num_pieces(), i % options_.num_pieces()});

@@ -27,7 +27,8 @@ enum class Fault : uint8_t {
   kBadTag,      // a flipped bit of the tag
   kBadMagic,    // not our format
   kOverloaded,  // no room for requests: each is refused with a status
-  kDuplicate,   // pieces that have arrived before
+  kDuplicate,   // pieces that have arrived before, with new sequence numbers
+  kReplayed,    // all with the same sequence number: captured datagrams
 };
 
 struct LoadOptions {
@@ -122,6 +123,8 @@ class WorkerLoad {
   std::vector<rte_mbuf*> round_;
   size_t at_ = 0;  // the next frame of the round
   uint64_t sent_ = 0, bytes_sent_ = 0;
+  uint64_t last_sequence_ = 0;
+  uint64_t token_ = 0;  // of the round
   uint64_t overhead_cycles_ = 0;
 };
 

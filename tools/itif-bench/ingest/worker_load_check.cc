@@ -24,6 +24,7 @@ net::DropReason reason_of(Fault fault) {
     case Fault::kBadMagic: return net::DropReason::kWireBadMagic;
     case Fault::kOverloaded: return net::DropReason::kTenantContextsFull;
     case Fault::kDuplicate: return net::DropReason::kDuplicate;
+    case Fault::kReplayed: return net::DropReason::kReplayed;
   }
   return net::DropReason::kNone;
 }
@@ -68,8 +69,8 @@ Status WorkerLoad::check_sent() {
       else if (datagram.header.type != expected)
         status = wrong(fmt::format("it sent a {}", wire::type_name(datagram.header.type)));
       else if (options_.auth != wire::Auth::kNone &&
-               !wire::verify_tag(rig_->keys()[datagram.header.request_id % rig_->keys().size()],
-                                 datagram))
+               !wire::open(rig_->keys()[datagram.header.request_id % rig_->keys().size()],
+                           datagram))
         status = wrong("it sent a wrong tag");
       else if (expected == wire::Type::kStatus &&
                datagram.header.status != wire::StatusCode::kOverloaded)
@@ -119,7 +120,9 @@ Status WorkerLoad::finish() {
   };
   const bool refuses = fault == Fault::kOverloaded;
   const bool accepts = fault == Fault::kNone || fault == Fault::kDuplicate;
-  const uint64_t complete = accepts ? arrivals_.num_complete() : 0;
+  // Of each tenant, the first datagram is fresh.
+  const uint64_t fresh = fault == Fault::kReplayed ? options_.num_tenants : 0;
+  const uint64_t complete = accepts ? arrivals_.num_complete() : fresh;
   const uint64_t forwarded = complete * options_.num_pieces();
   ITIF_TRY(same("datagrams received", figures.received, sent_));
   ITIF_TRY(same("bytes received", figures.received_bytes, bytes_sent_));

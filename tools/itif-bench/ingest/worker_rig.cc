@@ -64,4 +64,11 @@ Result<std::unique_ptr<WorkerRig>> WorkerRig::make(const net::Port& port, rte_me
   return rig;
 }
 
+uint64_t WorkerRig::token(const net::Endpoint& client, uint32_t session) const noexcept {
+  // As the client sees it, its own address is `our_address`.
+  const auto address = std::as_bytes(std::span(client.our_address.data(), 4));
+  return wire::address_token(shared_.token_secret, address, client.our_port, session,
+                             shared_.clock.now_ns() / pipeline::kTokenPeriodNs);
+}
+
 }  // namespace itif::bench
