@@ -102,7 +102,7 @@ Status status_of(const std::string& answer, const std::string& directory) {
   if (!object || text("code").empty() || text("message").empty())
     return fail(Code::kUnavailable,
                 fmt::format("{}: the checker of models has ended before it answered: repeat the "
-                            "request",
+                            "request; if that does not help, restart itifd",
                             directory));
   std::string message = text("message").substr(0, kMaxMessageBytes);
   for (char& c : message)

@@ -151,6 +151,23 @@ def test_a_checker_that_is_killed_is_started_again(new_appliance, models):
     assert appliance.stop() == 0
 
 
+@pytest.mark.parametrize("seccomp", ["refuse", "kill"])
+def test_a_checker_that_cannot_be_started_again(new_appliance, namespaces, models, seccomp):
+    appliance = new_appliance()
+    appliance.sections["process"] = {"handover": False, "seccomp": seccomp}
+    appliance.start()
+    added = appliance.add_tenant("t", models())
+    checker = checker_of(appliance)
+    os.kill(checker, signal.SIGKILL)
+    wait_until(lambda: has_ended(checker), "the checker is gone")
+    for _ in range(2):
+        refused = appliance.ctl("tenant", "add", "u", "--model", str(models(seed=2)), check=False)
+        assert refused.returncode == 1 and "restart itifd" in refused.stderr, refused.stderr
+    with connect(namespaces, added) as client:
+        assert client.infer_tokens([101, 102], "logits").payload
+    assert appliance.stop() == 0
+
+
 @pytest.mark.parametrize("process", [{"handover": False}, {"seccomp": "kill"}])
 def test_models_are_checked_under_the_filter(new_appliance, models, process):
     appliance = new_appliance()
