@@ -35,6 +35,23 @@ const char* explain(const SocketStats& sockets_before, const SocketStats& socket
 
 }  // namespace
 
+Answer answer_of(const Outcome& outcome) {
+  Answer answer;
+  answer.status = outcome.status;
+  answer.result_kind = outcome.result_kind;
+  answer.retry_after_us = outcome.retry_after_us;
+  answer.server_us = outcome.server_us;
+  answer.result_rows = outcome.result_rows;
+  answer.model_version = outcome.model_version;
+  answer.tries = outcome.tries;
+  answer.latency_ns = outcome.completed_ns - outcome.submitted_ns;
+  if (outcome.kind == OutcomeKind::kAnswered)
+    answer.result.assign(outcome.result.begin(), outcome.result.end());
+  else if (outcome.kind == OutcomeKind::kRefused)
+    answer.detail = wire::status_detail(outcome.result);
+  return answer;
+}
+
 struct BlockingClient::State final : OutcomeSink {
   State(const Clock& c, const SocketOptions& s, const BlockingOptions& o)
       : clock(c), socket_options(s), options(o) {}
@@ -44,19 +61,7 @@ struct BlockingClient::State final : OutcomeSink {
       if (outcome.user_tag != num_calls) continue;
       ended = true;
       kind = outcome.kind;
-      answer = Answer{};
-      answer.status = outcome.status;
-      answer.result_kind = outcome.result_kind;
-      answer.retry_after_us = outcome.retry_after_us;
-      answer.server_us = outcome.server_us;
-      answer.result_rows = outcome.result_rows;
-      answer.model_version = outcome.model_version;
-      answer.tries = outcome.tries;
-      answer.latency_ns = outcome.completed_ns - outcome.submitted_ns;
-      if (outcome.kind == OutcomeKind::kAnswered)
-        answer.result.assign(outcome.result.begin(), outcome.result.end());
-      else if (outcome.kind == OutcomeKind::kRefused)
-        answer.detail = wire::status_detail(outcome.result);
+      answer = answer_of(outcome);
     }
   }
 

@@ -46,6 +46,8 @@ struct Answer {
   uint32_t tries = 0;
   uint64_t latency_ns = 0;  // from the call to the last piece
 };
+// Copies an outcome, whose result is valid only during its delivery.
+Answer answer_of(const Outcome& outcome);
 
 struct BlockingOptions {
   uint32_t session = 0;  // 0: random (libsodium)

@@ -119,7 +119,7 @@ class Worker {
     wire::Datagram datagram;                               // frame.kind = kUdp only
     net::DropReason refusal = net::DropReason::kNone;      // of the frame
     wire::ParseError malformed = wire::ParseError::kNone;  // the datagram
-    // Of the datagram, if its tag could be checked together with the burst's others.
+    // The verdict on the tag, if it could be checked together with the burst's others.
     enum Tag : uint8_t { kUnchecked, kGood, kBad } tag = kUnchecked;
   };
   // A datagram being handled.

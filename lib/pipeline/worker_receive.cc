@@ -26,8 +26,8 @@ void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
   for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
 }
 
-// Checks the burst's tags, several at once in the lanes of vector registers. Leaves sealed datagrams
-// and those without a tenant or key to verify().
+// Checks the burst's tags, several at once in the lanes of vector registers. Leaves sealed
+// datagrams, and those without a tenant or key, to verify().
 void Worker::check_tags(std::span<Received> burst) noexcept {
   std::array<wire::SipHashInput, kBurst> inputs;
   std::array<std::array<std::byte, wire::kTagBytes>, kBurst> tags;

@@ -1,5 +1,6 @@
-"""An attacker who has captured datagrams of a real client sends them again: from the client's address, from another
-one, to a restarted appliance. Nothing runs twice, no answer goes elsewhere, and no reply is longer than its question."""
+"""An attacker who has captured datagrams of a real client sends them again: from the client's address, from
+another one, to a restarted appliance. A request never runs twice, no answer goes elsewhere, and no reply is longer than
+its question."""
 
 import time
 
@@ -39,7 +40,7 @@ def test_captured_datagrams_draw_nothing(new_appliance, namespaces, models, auth
         drain(client)
         before = answered(appliance)
 
-        # From the client's own address, as with a forged source: the client would get what is drawn.
+        # From the client's own address, as with a forged source: the client would get the answers.
         hellos = 1
         for data in captured:
             client.socket.send(data)

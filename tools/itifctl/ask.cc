@@ -26,18 +26,7 @@ class Sink final : public client::OutcomeSink {
   void on_outcomes(std::span<const client::Outcome> outcomes) noexcept override {
     for (const client::Outcome& outcome : outcomes) {
       kind = outcome.kind;
-      answer.status = outcome.status;
-      answer.result_kind = outcome.result_kind;
-      answer.retry_after_us = outcome.retry_after_us;
-      answer.server_us = outcome.server_us;
-      answer.result_rows = outcome.result_rows;
-      answer.model_version = outcome.model_version;
-      answer.tries = outcome.tries;
-      answer.latency_ns = outcome.completed_ns - outcome.submitted_ns;
-      if (outcome.kind == client::OutcomeKind::kAnswered)
-        answer.result.assign(outcome.result.begin(), outcome.result.end());
-      else if (outcome.kind == client::OutcomeKind::kRefused)
-        answer.detail = wire::status_detail(outcome.result);
+      answer = client::answer_of(outcome);
       has_ended = true;
     }
   }

@@ -38,6 +38,19 @@ class Replays : public WorkerTest {
     frame[25] = static_cast<std::byte>(sum);
     return frame;
   }
+  // A client's resend for the first `bytes` of a response to request 1.
+  Bytes resend_of(const Answer& answer, uint32_t bytes) {
+    wire::Header resend = request(1, answer.header.total_bytes);
+    resend.type = Type::kResend;
+    resend.flags = wire::kFlagOfResponse;
+    resend.payload_kind = wire::PayloadKind::kNone;
+    resend.fragment_bytes = answer.header.fragment_bytes;
+    resend.sequence = 2'000'000'000;
+    const wire::Range range{0, bytes};
+    Bytes payload(8);
+    EXPECT_EQ(wire::build_ranges({&range, 1}, answer.header.total_bytes, payload), 8u);
+    return seal(resend, payload);
+  }
   size_t bytes_of(const std::vector<Bytes>& frames) {
     size_t sum = 0;
     for (const Bytes& frame : frames) sum += frame.size();
@@ -100,16 +113,7 @@ TEST_F(Replays, ACapturedResendDrawsNothing) {
   send(datagrams(request(1, 40), token_payload(20))[0]);
   run();
   const auto got = answers();
-  wire::Header resend = request(1, got[0].header.total_bytes);
-  resend.type = Type::kResend;
-  resend.flags = wire::kFlagOfResponse;
-  resend.payload_kind = wire::PayloadKind::kNone;
-  resend.fragment_bytes = got[0].header.fragment_bytes;
-  resend.sequence = 2'000'000'000;
-  const wire::Range range{0, got[0].header.total_bytes};
-  Bytes payload(8);
-  ASSERT_EQ(wire::build_ranges({&range, 1}, got[0].header.total_bytes, payload), 8u);
-  const Bytes captured = seal(resend, payload);
+  const Bytes captured = resend_of(got[0], got[0].header.total_bytes);
   replay(captured);
   run();
   EXPECT_EQ(answers().size(), got.size());
@@ -127,16 +131,7 @@ TEST_F(Replays, RangesOfAResendAreUnderTheHeaderTag) {
   send(datagrams(request(1, 40), token_payload(20))[0]);
   run();
   const auto got = answers();
-  wire::Header resend = request(1, got[0].header.total_bytes);
-  resend.type = Type::kResend;
-  resend.flags = wire::kFlagOfResponse;
-  resend.payload_kind = wire::PayloadKind::kNone;
-  resend.fragment_bytes = got[0].header.fragment_bytes;
-  resend.sequence = 2'000'000'000;
-  const wire::Range range{0, 4};
-  Bytes payload(8);
-  ASSERT_EQ(wire::build_ranges({&range, 1}, got[0].header.total_bytes, payload), 8u);
-  Bytes altered = seal(resend, payload);
+  Bytes altered = resend_of(got[0], 4);
   altered[altered.size() - 3] = std::byte{1};  // the range's length
   replay(altered);
   run();

@@ -120,7 +120,7 @@ Status WorkerLoad::finish() {
   };
   const bool refuses = fault == Fault::kOverloaded;
   const bool accepts = fault == Fault::kNone || fault == Fault::kDuplicate;
-  // Of each tenant, the first datagram is fresh.
+  // The first datagram of each tenant is fresh.
   const uint64_t fresh = fault == Fault::kReplayed ? options_.num_tenants : 0;
   const uint64_t complete = accepts ? arrivals_.num_complete() : fresh;
   const uint64_t forwarded = complete * options_.num_pieces();
