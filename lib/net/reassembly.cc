@@ -19,8 +19,8 @@ static_assert(std::is_standard_layout_v<Context>, "Context::of needs it");
 // Flags that may differ between the pieces of one request.
 constexpr uint16_t kVolatileFlags = wire::kFlagRetry;
 
-// Begins to load the memory that start() will write for the next request.
-[[gnu::always_inline]] inline void prefetch_context(const Context& context) noexcept {
+// Begins to load a context. Inline, because GCC 12 removes calls of functions that only prefetch.
+[[gnu::always_inline]] inline void load_context(const Context& context) noexcept {
   constexpr size_t kCacheLineBytes = 64;
   const auto* at = reinterpret_cast<const std::byte*>(&context);
   for (size_t i = 0; i < sizeof(Context); i += kCacheLineBytes) __builtin_prefetch(at + i, 1);
@@ -70,6 +70,11 @@ Reassembler::Reassembler(const ReassemblyLimits& limits, uint64_t seed)
 
 Reassembler::~Reassembler() {
   for_each([this](Context& context) { release(context); });
+}
+
+void Reassembler::prefetch_context(const MessageKey& key) const noexcept {
+  const uint32_t slot = index_.find(key);
+  if (slot != KeyIndex::kAbsent) load_context(contexts_[slot]);
 }
 
 Context* Reassembler::find(const MessageKey& key) noexcept {
@@ -155,7 +160,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   context.next_stall_ns = limits_.stall_ns == 0 ? UINT64_MAX : arrival.now_ns + limits_.stall_ns;
   const uint32_t slot = first_free_;
   first_free_ = context.next_free;
-  if (first_free_ < limits_.max_contexts) prefetch_context(contexts_[first_free_]);
+  if (first_free_ < limits_.max_contexts) load_context(contexts_[first_free_]);
   index_.insert(context.key, slot);
   ++tenant.contexts;
 

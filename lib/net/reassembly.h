@@ -122,6 +122,9 @@ class Reassembler {
   [[gnu::always_inline]] void prefetch(const MessageKey& key) const noexcept {
     index_.prefetch(key);
   }
+  // Begins to load the memory of the request, if there is one, that add() will use. Call it some
+  // time after prefetch().
+  void prefetch_context(const MessageKey& key) const noexcept;
   // Returns nullptr if there is no such request.
   Context* find(const MessageKey& key) noexcept;
 

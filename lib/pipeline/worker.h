@@ -122,6 +122,11 @@ class Worker {
     // The verdict on the tag, if it could be checked together with the burst's others.
     enum Tag : uint8_t { kUnchecked, kGood, kBad } tag = kUnchecked;
   };
+  // Returns true if a frame holds a well-formed datagram.
+  static bool is_datagram(const Received& received) noexcept {
+    return received.refusal == net::DropReason::kNone && received.frame.kind == net::Frame::kUdp &&
+           received.malformed == wire::ParseError::kNone;
+  }
   // A datagram being handled.
   struct Arrived {
     rte_mbuf* mbuf;

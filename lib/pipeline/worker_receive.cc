@@ -22,6 +22,9 @@ void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
     rte_prefetch0(data + kCacheLineBytes);
   }
   for (size_t i = 0; i < mbufs.size(); ++i) parse(*mbufs[i], received_[i]);
+  for (const Received& received : std::span(received_).first(mbufs.size()))
+    if (is_datagram(received))
+      reassembler_.prefetch_context(net::message_key(received.datagram.header));
   check_tags(std::span(received_).first(mbufs.size()));
   for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
 }
@@ -35,9 +38,7 @@ void Worker::check_tags(std::span<Received> burst) noexcept {
   size_t count = 0;
   for (Received& received : burst) {
     received.tag = Received::kUnchecked;
-    if (received.refusal != DropReason::kNone || received.frame.kind != net::Frame::kUdp ||
-        received.malformed != wire::ParseError::kNone)
-      continue;
+    if (!is_datagram(received)) continue;
     const wire::Header& header = received.datagram.header;
     if (header.auth != wire::Auth::kHeader && header.auth != wire::Auth::kFull) continue;
     const tenant::Tenant* tenant = snapshot_->find(header.tenant_id);
