@@ -9,11 +9,9 @@
 #include "wire/payload.h"
 
 namespace itif::client {
-namespace {
 
-// Says why there is no answer, from the counts of before and after the call.
-const char* explain(const SocketStats& sockets_before, const SocketStats& sockets,
-                    const EngineStats& before, const EngineStats& now) {
+const char* explain_silence(const SocketStats& sockets_before, const SocketStats& sockets,
+                            const EngineStats& before, const EngineStats& now) {
   constexpr auto kBadTag = static_cast<size_t>(Drop::kBadTag);
   if (sockets.too_big > sockets_before.too_big)
     return "the datagrams exceed the path MTU: choose a smaller fragment size";
@@ -27,13 +25,10 @@ const char* explain(const SocketStats& sockets_before, const SocketStats& socket
     return "nothing arrived: check address and port, that the server runs, and that UDP reaches it";
   if (now.datagrams_used > before.datagrams_used)
     return "a server is there, but does not answer strangers: check the tenant's id, key, epoch "
-           "and "
-           "authentication (itifctl tenant show)";
+           "and authentication (itifctl tenant show)";
   return "nothing arrived: check that the server runs, that UDP reaches it, and the tenant's id, "
          "key, epoch and authentication (a server does not answer strangers)";
 }
-
-}  // namespace
 
 Answer answer_of(const Outcome& outcome) {
   Answer answer;
@@ -131,11 +126,11 @@ Result<Answer> BlockingClient::infer(const Credential& credential, const Query& 
   }
   s.engine->poll();  // sends the ack of a response of several datagrams
   if (s.kind != OutcomeKind::kLost) return std::move(s.answer);
-  return fail(
-      Code::kUnavailable,
-      fmt::format("no answer from {} port {} within {} ms: {}", s.socket_options.server,
-                  s.socket_options.port, timeout_ns / 1'000'000,
-                  explain(sockets_before, s.transport->stats(), before, s.engine->stats())));
+  return fail(Code::kUnavailable,
+              fmt::format("no answer from {} port {} within {} ms: {}", s.socket_options.server,
+                          s.socket_options.port, timeout_ns / 1'000'000,
+                          explain_silence(sockets_before, s.transport->stats(), before,
+                                          s.engine->stats())));
 }
 
 }  // namespace itif::client

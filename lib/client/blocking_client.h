@@ -46,6 +46,9 @@ struct Answer {
   uint32_t tries = 0;
   uint64_t latency_ns = 0;  // from the call to the last piece
 };
+// Says why a request got no answer, from the counts before and after it.
+const char* explain_silence(const SocketStats& sockets_before, const SocketStats& sockets,
+                            const EngineStats& before, const EngineStats& now);
 // Copies an outcome, whose result is valid only during its delivery.
 Answer answer_of(const Outcome& outcome);
 

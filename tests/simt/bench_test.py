@@ -22,7 +22,7 @@ def main(program):
         done = subprocess.run(
             (program, "batching", "--quick", "--device", "cuda", "--attention", "cudnn", "--dtype", "f32", "--case",
              "albert-large (2 layers), 2 tenants, 2 requests, f32", "--json", str(out)),
-            capture_output=True, text=True, timeout=100)
+            capture_output=True, text=True, timeout=250)
         rows = json.loads(out.read_text())["rows"]
         results.append(("every mode runs on a GPU", done.returncode == 0 and {row["mode"] for row in rows} >= MODES,
                         done.stderr + done.stdout))

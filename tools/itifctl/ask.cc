@@ -36,19 +36,6 @@ class Sink final : public client::OutcomeSink {
   client::Answer answer;
 };
 
-const char* why_silent(const client::EngineStats& engine, const client::SocketStats& sockets,
-                       const client::Credential& credential) {
-  if (sockets.too_big > 0) return "the datagrams exceed the path MTU: lower ports[].path_mtu";
-  if (engine.busy > 0)
-    return "the server has the request but has not answered yet: allow more time (--timeout)";
-  if (engine.dropped[static_cast<size_t>(client::Drop::kBadTag)] > 0)
-    return "answers had a wrong tag: the key differs from the server's";
-  if (credential.auth != wire::Auth::kNone)
-    return "nothing arrived: check that the server runs, that UDP reaches it, and that the key is "
-           "right (a server silently drops datagrams that it cannot authenticate)";
-  return "nothing arrived: check that the server runs and that UDP reaches it";
-}
-
 }  // namespace
 
 std::expected<client::Answer, AskFailure> ask(const Clock& clock,
@@ -115,7 +102,7 @@ std::expected<client::Answer, AskFailure> ask(const Clock& clock,
   const std::string message =
       fmt::format("no answer from {} port {} to {} tries within {}: {}", socket.server, socket.port,
                   sink.answer.tries, format_duration_ns(sink.answer.latency_ns),
-                  why_silent(engine.stats(), transport.stats(), credential));
+                  client::explain_silence({}, transport.stats(), {}, engine.stats()));
   return failed(kTimedOut, {Code::kUnavailable, message});
 }
 

@@ -66,7 +66,7 @@ TEST_F(DoctorTest, TheInterfaceMustBeUpAndTheKernelHasOtherAddresses) {
 TEST_F(DoctorTest, MtusMustAgree) {
   using enum Verdict;
   const std::string name = "MTU of net_af_packet0";
-  expect(kVeth, name, kOk, "1500; pieces of up to 1384 bytes fit");
+  expect(kVeth, name, kOk, "1500; pieces of up to 1368 bytes fit");
   put("/sys/class/net/eth1/mtu", "1400");
   expect(kVeth, name, kFail, "eth1 has 1400, ports[].mtu is 1500", "ip link set eth1 mtu 1500");
   put("/sys/class/net/eth1/mtu", "9000");
@@ -77,7 +77,7 @@ TEST_F(DoctorTest, MtusMustAgree) {
   put("/sys/class/net/eth1/mtu", "1280");
   std::string small = kVeth;
   small.replace(small.find("ipv4"), 4, "mtu = 1280; ipv4");
-  expect(small, name, kWarn, "fewer than the 1384", "--fragment-bytes");
+  expect(small, name, kWarn, "fewer than the 1368", "--fragment-bytes");
 }
 
 TEST_F(DoctorTest, AnItifdThatRunsIsBelieved) {

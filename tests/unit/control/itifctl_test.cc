@@ -238,7 +238,7 @@ TEST_F(ItifctlTest, CompletesCommandsOptionsAndTenantNames) {
   EXPECT_TRUE(has(complete({""}), "undrain\n"));
   EXPECT_FALSE(has(complete({""}), "__complete"));
   EXPECT_EQ(complete({"tenant", "re"}), "remove\nresume\n");
-  EXPECT_EQ(complete({"tenant", "add", "x", "--auth", ""}), "full\nheader\nnone\n");
+  EXPECT_EQ(complete({"tenant", "add", "x", "--auth", ""}), "full\nheader\nnone\nsealed\n");
   EXPECT_EQ(complete({"tenant", "add", "x", "--model", ""}), ":dirs\n");
   EXPECT_EQ(complete({"config", "check", ""}), ":files\n");
   EXPECT_EQ(complete({"handover", "--binary", ""}), ":files\n");

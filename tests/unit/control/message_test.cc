@@ -257,7 +257,7 @@ TEST(Operation, FillsInTheDefaults) {
   EXPECT_EQ(add.settings.slo_ns, 0u);
   EXPECT_EQ(add.settings.weight, 1u);
   EXPECT_EQ(add.settings.quota_rps, 0u);
-  EXPECT_EQ(add.settings.auth, 1);
+  EXPECT_EQ(add.settings.auth, static_cast<uint8_t>(wire::Auth::kFull));
 }
 
 TEST(Operation, ChangesOnlyTheSettingsThatAreGiven) {

@@ -65,7 +65,7 @@ TEST_F(RegistrySafety, EveryColumnIsChecked) {
       {"UPDATE tenant SET version = 0 WHERE id = 1", "id 1", "version must be"},
       {"UPDATE tenant SET canary_percent = 100 WHERE id = 1", "id 1", "canary_percent must be"},
       {"UPDATE tenant SET weight = 0 WHERE id = 1", "id 1", "weight must be"},
-      {"UPDATE tenant SET auth = 3 WHERE id = 1", "id 1", "auth must be"},
+      {"UPDATE tenant SET auth = 4 WHERE id = 1", "id 1", "auth must be"},
       {"UPDATE tenant SET slo_ns = 9000000000000000 WHERE id = 1", "id 1", "slo_ns must be"},
       {"UPDATE tenant SET id = 70, checksum = 'edited' WHERE id = 2", "table sequence",
        "last_id must be"},
