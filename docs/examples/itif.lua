@@ -4,14 +4,15 @@
 --     tshark -X lua_script:itif.lua -r capture.pcapng -Y itif
 --
 -- It dissects UDP port 9009 (a preference), and other ports if a datagram has the magic number, the version and a
--- valid header length. It needs no key: headers are never encrypted. It does not check tags, and shows encrypted
--- payloads as bytes. Tested with Wireshark 4.0 (Lua 5.2).
+-- valid header length. It needs no key: headers are never encrypted. With tenants' keys (a preference), it checks the
+-- tags of `header` and `full`. It shows encrypted payloads as bytes. Tested with Wireshark 4.0 (Lua 5.2).
 --
 -- Filters: itif.tenant_id == 7, itif.type == 3, itif.status, itif.time > 0.1, itif.flags.retry, _ws.expert. The expert
 -- infos of malformed datagrams are named as the drop reasons of itifd: itif.bad_field is `wire_bad_field`.
 
 local itif = Proto("itif", "itif inference protocol")
 itif.prefs.ports = Pref.range("UDP ports", "9009", "UDP ports of the servers", 65535)
+itif.prefs.keys = Pref.string("Tenants' keys", "", "To check tags: tenant id=32 hexadecimal digits, …; stored as text")
 
 local HEADER_BYTES, TAG_BYTES = 66, 16
 local MIN_FRAGMENT_BYTES, MAX_FRAGMENT_BYTES = 64, 8896
@@ -86,6 +87,7 @@ local LAYOUT = {
 local f = {
     model_version = ProtoField.uint16("itif.model_version", "model version, modulo 65536"),
     tag = ProtoField.bytes("itif.tag", "tag"),
+    tag_right = ProtoField.bool("itif.tag_right", "tag is right"),
     payload = ProtoField.bytes("itif.payload", "payload"),
     encrypted = ProtoField.bytes("itif.encrypted", "encrypted payload"),
     piece = ProtoField.uint32("itif.piece", "piece (counted from 0)"),
@@ -128,6 +130,7 @@ local e = {
     bad_field = malformed("bad_field", "a field that must be zero is not"),
     bad_geometry = malformed("bad_geometry", "sizes break the rules of section 3"),
     unexpected_type = malformed("unexpected_type", "wrong direction"),
+    bad_tag = ProtoExpert.new("itif.bad_tag", "the tag is wrong", expert.group.SECURITY, expert.severity.ERROR),
     bad_ranges = malformed("bad_ranges", "ranges break the rules of section 3"),
     bad_payload = malformed("bad_payload", "the payload does not match its kind"),
     cut = ProtoExpert.new("itif.cut", "the capture cut the datagram", expert.group.UNDECODED, expert.severity.NOTE),
@@ -136,6 +139,67 @@ local e = {
     missing = ProtoExpert.new("itif.missing", "pieces are missing", expert.group.SEQUENCE, expert.severity.NOTE),
 }
 itif.experts = e
+
+-- SipHash-2-4 with 128-bit output (section 7). Strings of 16 and any number of bytes; returns two UInt64.
+local function siphash(key, message)
+    local function word(text, at)
+        local b = { string.byte(text, at, at + 7) }
+        return UInt64(b[1] + b[2] * 2 ^ 8 + b[3] * 2 ^ 16 + b[4] * 2 ^ 24, b[5] + b[6] * 2 ^ 8 + b[7] * 2 ^ 16 + b[8] * 2 ^ 24)
+    end
+    local k0, k1 = word(key, 1), word(key, 9)
+    local v0, v1 = k0:bxor(UInt64(0x70736575, 0x736f6d65)), k1:bxor(UInt64(0x6e646f6d, 0x646f7261), UInt64(0xee))
+    local v2, v3 = k0:bxor(UInt64(0x6e657261, 0x6c796765)), k1:bxor(UInt64(0x79746573, 0x74656462))
+    local function rounds(count)
+        for _ = 1, count do
+            v0, v2 = v0 + v1, v2 + v3
+            v1, v3 = v1:rol(13):bxor(v0), v3:rol(16):bxor(v2)
+            v0 = v0:rol(32)
+            v0, v2 = v0 + v3, v2 + v1
+            v3, v1 = v3:rol(21):bxor(v0), v1:rol(17):bxor(v2)
+            v2 = v2:rol(32)
+        end
+    end
+    local padded = message .. string.rep("\0", (7 - #message) % 8) .. string.char(#message % 256)
+    for at = 1, #padded, 8 do
+        local m = word(padded, at)
+        v3 = v3:bxor(m)
+        rounds(2)
+        v0 = v0:bxor(m)
+    end
+    v2 = v2:bxor(UInt64(0xee))
+    rounds(4)
+    local first = v0:bxor(v1, v2, v3)
+    v1 = v1:bxor(UInt64(0xdd))
+    rounds(4)
+    return first, v0:bxor(v1, v2, v3)
+end
+
+-- The keys of a tenant: a preference may list the current and the previous one.
+local function keys_of(tenant_id)
+    local out = {}
+    for id, key in string.gmatch(itif.prefs.keys, "(%d+)=(%x+)") do
+        if tonumber(id) == tenant_id and #key == 32 then
+            out[#out + 1] = string.gsub(key, "%x%x", function(digits) return string.char(tonumber(digits, 16)) end)
+        end
+    end
+    return out
+end
+
+local function check_tag(tree, h, buffer)
+    local keys = keys_of(h.tenant_id)
+    if h.auth == 0 or h.auth == SEALED or #keys == 0 or buffer:len() < buffer:reported_len() then return end
+    local message = buffer:raw(0, HEADER_BYTES)
+    local covers_payload = AUTHS[h.auth] == "full" or (h.type ~= REQUEST and h.type ~= RESPONSE)
+    if covers_payload and h.payload_bytes > 0 then message = message .. buffer:raw(h.header_bytes, h.payload_bytes) end
+    local first, second = buffer(HEADER_BYTES, 8):le_uint64(), buffer(HEADER_BYTES + 8, 8):le_uint64()
+    local right = false
+    for _, key in ipairs(keys) do
+        local low, high = siphash(key, message)
+        right = right or (low == first and high == second)
+    end
+    tree:add(f.tag_right, right):set_generated()
+    if not right then tree:add_proto_expert_info(e.bad_tag, "the tag is wrong: another key, or a changed datagram") end
+end
 
 local function is_server_port(port)
     for range in string.gmatch(itif.prefs.ports, "[^,%s]+") do
@@ -527,6 +591,7 @@ function itif.dissector(buffer, pinfo, root)
     elseif h.type == REQUEST and has(h.flags, 4) then
         tree:add_proto_expert_info(e.again)
     end
+    check_tag(tree, h, buffer)
     track(tree, h, key, pinfo)
     show_payload(tree, h, key, buffer, pinfo)
     return captured

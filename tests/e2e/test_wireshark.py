@@ -192,6 +192,36 @@ def test_bad_payloads_and_ranges_have_an_expert_info(tmp_path):
     assert row["itif.bad_payload"]
 
 
+def test_tags_are_checked_with_a_key(tmp_path):
+    tagged = {name: Itif(data) for name, data in EXAMPLES.items() if data[5] in (wire.HEADER, wire.FULL)}
+    wrong, unprotected = [], []
+    for name, packet in tagged.items():
+        payload = bytes(packet)[82:]
+        if payload:
+            changed = packet.copy()
+            changed.remove_payload()
+            changed /= Raw(payload[:-1] + bytes([payload[-1] ^ 1]))
+            is_open = packet.auth == wire.HEADER and packet.type in (wire.REQUEST, wire.RESPONSE)
+            (unprotected if is_open else wrong).append(bytes(changed))
+        changed = packet.copy()
+        changed.sequence += 1
+        wrong.append(bytes(changed))
+    right = [bytes(packet) for packet in tagged.values()] + unprotected
+    frames = [frame(data, from_server(data)) for data in right + wrong]
+    fields = [*FIELDS, "itif.tag_right", "itif.bad_tag"]
+
+    def checked(keys):
+        return [(row["itif.tag_right"], bool(row["itif.bad_tag"]))
+                for row in dissect(tmp_path, frames, fields, "-o", f"itif.keys:{keys}")]
+
+    expected = [(["1"], False)] * len(right) + [(["0"], True)] * len(wrong)
+    assert len(unprotected) == 3 and len(wrong) > 20
+    assert checked(f"7={KEY.hex()}") == expected
+    assert checked(f"9={bytes(16).hex()}, 7={bytes(16).hex()}, 7={KEY.hex()}") == expected
+    assert checked(f"7={bytes(16).hex()}") == [(["0"], True)] * len(frames)
+    assert checked("") == checked(f"8={KEY.hex()}") == checked("7=00") == [([], False)] * len(frames)
+
+
 def test_other_ports(tmp_path):
     """The heuristic finds the protocol on any port; the preference adds ports, on which anything is dissected."""
     ping, junk = frame(EXAMPLES["ping"], server_port=7777), frame(b"IF" + bytes(80), server_port=7777)
