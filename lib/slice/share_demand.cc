@@ -78,7 +78,14 @@ void ShareDemand::observe(const Observation& o) noexcept {
   const bool may_shrink = wanted < at_percent * (1 - kSurplusThresholds * threshold);
   num_surpluses_ = may_shrink ? num_surpluses_ + 1 : 0;
   const bool is_lasting = num_surpluses_ >= options_.num_observations || o.ask == Ask::kLess;
-  percent_ = std::max(may_shrink && is_lasting ? wanted : at_percent, options_.least_percent);
+  if (!may_shrink) {
+    percent_ = std::max(at_percent, options_.least_percent);
+    return;
+  }
+  // The share that the group computed on may be lent: what it would use of it is no demand. So the
+  // demand stays as it is until the surplus has lasted, and where it is already about right.
+  const bool differs = std::abs(wanted - percent_) > kSurplusThresholds * threshold * percent_;
+  if (is_lasting && differs) percent_ = std::max(wanted, options_.least_percent);
 }
 
 void ShareDemand::grow(const Residuals& now, double at_percent, Ask ask) noexcept {
