@@ -47,7 +47,7 @@ def _dead(paths, pattern):
 
 def remove_leftovers():
     gone = set()
-    for namespace, pid in _dead(_ip("netns"), r"itif-(?:srv|cli)-(\d+)x\d+"):
+    for namespace, pid in _dead(_ip("netns"), r"itif-(?:srv|cli|mid)-(\d+)x\d+"):
         gone.add(pid)
         for process in _ip("netns", "pids", namespace):
             with contextlib.suppress(ProcessLookupError):

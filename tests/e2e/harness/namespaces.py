@@ -6,11 +6,20 @@ namespace in which it is created, so `socket()` enters it for that moment.
 
 import contextlib
 import ctypes
+import dataclasses
+import fcntl
+import json
 import os
 import socket
+import struct
 import subprocess
+import sys
+from pathlib import Path
+
+from .impaired_link import Impairments
 
 CLONE_NEWNET = 0x40000000
+SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17
 SERVER_IPV4, CLIENT_IPV4 = "198.18.0.1", "198.18.0.2"
 SERVER_IPV6, CLIENT_IPV6 = "fd00:18::1", "fd00:18::2"
 
@@ -42,8 +51,7 @@ class Namespaces:
     def make(self):
         run("ip", "netns", "add", self.server)
         run("ip", "netns", "add", self.client)
-        run("ip", "link", "add", self.server_link, "netns", self.server, "type", "veth",
-            "peer", "name", self.client_link, "netns", self.client)
+        self._join()
         run("ip", "netns", "exec", self.server, "sysctl", "-qw",
             f"net.ipv6.conf.{self.server_link}.disable_ipv6=1")
         run("ip", "-n", self.server, "link", "set", self.server_link, "up")
@@ -52,6 +60,10 @@ class Namespaces:
         run("ip", "-n", self.client, "addr", "add", f"{CLIENT_IPV6}/64", "dev", self.client_link,
             "nodad")
         run("ip", "-n", self.client, "link", "set", self.client_link, "up")
+
+    def _join(self):
+        run("ip", "link", "add", self.server_link, "netns", self.server, "type", "veth",
+            "peer", "name", self.client_link, "netns", self.client)
 
     def remove(self):
         for name in (self.client, self.server):
@@ -78,3 +90,56 @@ class Namespaces:
 
     def in_client(self, *command, **options):
         return run("ip", "netns", "exec", self.client, *command, **options)
+
+
+class ImpairedNamespaces(Namespaces):
+    """As Namespaces, with a third one between them, in which `impaired_link.py` forwards the frames."""
+
+    def __init__(self, tag):
+        super().__init__(tag)
+        self.middle = f"itif-mid-{tag}"
+        self.link = None
+
+    def make(self):
+        run("ip", "netns", "add", self.middle)
+        super().make()
+        for name in ("to-client", "to-server"):
+            run("ip", "netns", "exec", self.middle, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
+            run("ip", "-n", self.middle, "link", "set", name, "up")
+        self._complete_checksums()
+        self.link = subprocess.Popen(
+            ("ip", "netns", "exec", self.middle, sys.executable, Path(__file__).with_name("impaired_link.py"),
+             "to-client", "to-server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.impair(Impairments())
+
+    def _join(self):
+        for namespace, link, end in ((self.client, self.client_link, "to-client"),
+                                     (self.server, self.server_link, "to-server")):
+            run("ip", "link", "add", end, "netns", self.middle, "type", "veth",
+                "peer", "name", link, "netns", namespace)
+
+    def _complete_checksums(self):
+        """Makes the clients' kernel compute UDP checksums, so that damage to a datagram is noticed."""
+        with self.socket() as control:
+            value = ctypes.create_string_buffer(struct.pack("<II", ETHTOOL_STXCSUM, 0))
+            request = struct.pack("16sP", self.client_link.encode(), ctypes.addressof(value))
+            fcntl.ioctl(control, SIOCETHTOOL, request)
+
+    def remove(self):
+        if self.link is not None:
+            self.link.stdin.close()
+            self.link.wait(10)
+        super().remove()
+        subprocess.run(("ip", "netns", "del", self.middle), stderr=subprocess.DEVNULL, check=False)
+
+    def know(self, server_mac):
+        """Makes the clients' kernel keep the server's MAC address: without it, the loss of three ARP requests in a row
+        fails a send."""
+        run("ip", "-n", self.client, "neigh", "replace", SERVER_IPV4, "lladdr", server_mac, "dev", self.client_link,
+            "nud", "permanent")
+
+    def impair(self, impairments):
+        """Sets what the link does from now on. Returns the counts of both directions since the call before."""
+        self.link.stdin.write(json.dumps(dataclasses.asdict(impairments)) + "\n")
+        self.link.stdin.flush()
+        return json.loads(self.link.stdout.readline())
