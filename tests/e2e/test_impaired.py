@@ -38,7 +38,7 @@ MAY_BE_REFUSED = {"loss 20 %", "loss 30 %", "all at once"}
 # for 3 % of the requests.
 TRIES = 20
 TIMEOUT_S = 20
-SETTLE_S = 0.1  # longer than the link delays a frame
+SETTLE_S = 0.3  # longer than the link delays a frame
 
 
 def image(rng):
@@ -156,6 +156,7 @@ class Setting:
             counts = self.namespaces.impair(Impairments())
         wait_until(lambda: self.totals()["in_flight"] == 0, "no request is in flight")
         drops = assert_accounted(self.appliance)["total"]
+        assert drops["nic_missed"] == drops_before["nic_missed"]
         assert counts["from_client"].get("missed", 0) == counts["from_server"].get("missed", 0) == 0
         assert drops["received"] - drops_before["received"] == counts["from_client"]["sent"]
         totals = self.totals()

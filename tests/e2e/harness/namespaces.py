@@ -93,7 +93,8 @@ class Namespaces:
 
 
 class ImpairedNamespaces(Namespaces):
-    """As Namespaces, with a third one between them, in which `impaired_link.py` forwards the frames."""
+    """As Namespaces, but without IPv6, and with a third one between them, in which `impaired_link.py` forwards the
+    frames."""
 
     def __init__(self, tag):
         super().__init__(tag)
@@ -103,9 +104,11 @@ class ImpairedNamespaces(Namespaces):
     def make(self):
         run("ip", "netns", "add", self.middle)
         super().make()
-        for name in ("to-client", "to-server"):
-            run("ip", "netns", "exec", self.middle, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
-            run("ip", "-n", self.middle, "link", "set", name, "up")
+        # IPv6 would send frames of its own at any time.
+        for namespace, name in ((self.client, self.client_link), (self.middle, "to-client"),
+                                (self.middle, "to-server")):  # fmt: skip
+            run("ip", "netns", "exec", namespace, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
+            run("ip", "-n", namespace, "link", "set", name, "up")
         self._complete_checksums()
         self.link = subprocess.Popen(
             ("ip", "netns", "exec", self.middle, sys.executable, Path(__file__).with_name("impaired_link.py"),
