@@ -158,7 +158,9 @@ class Setting:
         drops = assert_accounted(self.appliance)["total"]
         assert drops["nic_missed"] == drops_before["nic_missed"]
         assert counts["from_client"].get("missed", 0) == counts["from_server"].get("missed", 0) == 0
-        assert drops["received"] - drops_before["received"] == counts["from_client"]["sent"]
+        # AF_PACKET's fan-out reassembles IP packets: it keeps damaged frames that look like parts.
+        kept = counts["from_client"]["sent"] - (drops["received"] - drops_before["received"])
+        assert 0 <= kept <= counts["from_client"].get("corrupted", 0)
         totals = self.totals()
         assert totals["answered"] - before["answered"] == answered, "each request ran once"
         assert totals["received"] - before["received"] == answered + refused.total(), "each request was taken once"
