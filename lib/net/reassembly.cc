@@ -156,6 +156,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   context.budget_us = header.budget_us;
   context.num_arrived = 0;
   context.held_bytes = 0;
+  context.stalled_ns = 0;
   context.stall_gap_ns = limits_.stall_ns;
   context.next_stall_ns = limits_.stall_ns == 0 ? UINT64_MAX : arrival.now_ns + limits_.stall_ns;
   const uint32_t slot = first_free_;
@@ -246,14 +247,18 @@ size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
     } else if (timeout_ns <= now_ns) {
       due[count++] = {&context, Due::kTimeout};
     } else {
-      // Pieces that arrived meanwhile postpone the stall. The timer moves only here, not per piece.
-      const uint64_t quiet_until_ns = context.last_piece_ns + context.stall_gap_ns;
+      // Pieces that arrived meanwhile postpone the stall, and make the gaps short again. The timer
+      // moves only here, not per piece.
+      if (context.last_piece_ns > context.stalled_ns) context.stall_gap_ns = limits_.stall_ns;
+      const uint64_t quiet_until_ns =
+          std::max(context.last_piece_ns, context.stalled_ns) + context.stall_gap_ns;
       if (quiet_until_ns <= now_ns) {
         due[count++] = {&context, Due::kStalled};
-        context.stall_gap_ns *= 2;
-        context.next_stall_ns = now_ns + context.stall_gap_ns;
+        context.stalled_ns = now_ns;
+        context.stall_gap_ns = 2 * limits_.stall_ns;
+        context.next_stall_ns = now_ns + limits_.stall_ns;
       } else {
-        context.next_stall_ns = quiet_until_ns;
+        context.next_stall_ns = std::min(quiet_until_ns, now_ns + limits_.stall_ns);
       }
       schedule(context);
     }

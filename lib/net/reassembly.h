@@ -48,8 +48,8 @@ struct ReassemblyLimits {
   // For piece tables of requests with more than Context::kInlinePieces pieces; 24 bytes per slot.
   uint32_t piece_slots = 262144;
   uint64_t timeout_ns = 500'000'000;  // from a request's first piece
-  // Reports kStalled after this time without a piece, then again after twice that time, and so on;
-  // 0: never.
+  // Reports kStalled after this time without a piece, then after every twice that time until a piece
+  // arrives; 0: never.
   uint64_t stall_ns = 0;
 };
 
@@ -78,6 +78,7 @@ struct Context {
 
   // Private to Reassembler.
   uint64_t next_stall_ns = 0;
+  uint64_t stalled_ns = 0;  // the last kStalled; 0: none yet
   uint64_t stall_gap_ns = 0;
   uint32_t arena_first = PieceArena::kNone;
   uint32_t next_free = 0;

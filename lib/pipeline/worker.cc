@@ -37,7 +37,7 @@ WorkerOptions worker_options(const config::DataPlane& plane) {
   options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
   options.reassembly.max_tenants = tenant::kMaxTenants;
   options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
-  options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
+  options.reassembly.stall_ns = std::min<uint64_t>(plane.reassembly_timeout_ns / 16, 31'250'000);
   options.cache.max_bytes = plane.cache_bytes;
   options.cache.ttl_ns = plane.cache_ttl_ns;
   options.cache.max_tenants = tenant::kMaxTenants;

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -46,9 +47,12 @@ cpu_set_t set_of(const std::vector<unsigned>& cpus) {
 int spawn(const ModelChecker::Options& options, int socket, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  // A root directory without /dev has no null device: an empty file in memory does as well.
+  const int opened = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  const control::Descriptor nothing(opened >= 0 ? opened
+                                                : ::memfd_create("itif-null", MFD_CLOEXEC));
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_adddup2(&actions, nothing.get(), standard);
   posix_spawn_file_actions_adddup2(&actions, socket, kCheckerSocket);
   posix_spawn_file_actions_addclosefrom_np(&actions, kCheckerSocket + 1);
   posix_spawnattr_t attributes;

@@ -102,7 +102,13 @@ size_t damaged(Damage damage, const Target& target, const Origin& origin, uint64
       break;
     }
     case Damage::kToken: header.token ^= 1 + random.below(UINT32_MAX); break;
-    case Damage::kReplay: header.sequence -= 1 + random.below(100); break;
+    case Damage::kReplay:
+      header.sequence -= 1 + random.below(100);
+      // The number may be new to the server, because it has dropped the datagram that had it. So the
+      // request is never whole.
+      header.total_bytes = 2 * kPieceBytes;
+      payload = filler;
+      break;
     case Damage::kUnknownTenant: header.tenant_id = ~header.tenant_id; break;
     case Damage::kEpoch:
       header.key_epoch = static_cast<uint16_t>(header.key_epoch + 1000 + random.below(1000));

@@ -267,14 +267,19 @@ TEST_F(Reassembly, TimeoutsAndDeadlines) {
   EXPECT_EQ(reassembler_->num_contexts(), 2u);
 }
 
-TEST_F(Reassembly, StallsAreReportedAtGrowingGapsAndDelayedByPieces) {
+// With gaps that doubled, a request had four chances only, however many of its pieces were lost
+// again: 71 % of images of 150 pieces were refused at a loss of 30 %.
+TEST_F(Reassembly, StallsAreReportedUntilPiecesArriveAndDelayedByThem) {
   make({.timeout_ns = 500 * kMs, .stall_ns = 20 * kMs});
   feed(header_of(1, 64 * 10, 64, 0));
   now_ns_ += 15 * kMs;
   feed(header_of(1, 64 * 10, 64, 64));
   std::vector<uint64_t> stalls_ms;
+  // A piece at 200 ms makes the next gap a short one again.
+  constexpr uint64_t kPieceMs = 200;
   bool timed_out = false;
   for (uint64_t ms = 15; ms < 600 && !timed_out; ++ms, now_ns_ += kMs) {
+    if (ms == kPieceMs) feed(header_of(1, 64 * 10, 64, 128));
     for (const auto& due : sweep()) {
       if (due.why == Reassembler::Due::kStalled) {
         stalls_ms.push_back(ms);
@@ -286,11 +291,14 @@ TEST_F(Reassembly, StallsAreReportedAtGrowingGapsAndDelayedByPieces) {
     }
   }
   EXPECT_TRUE(timed_out);
-  ASSERT_EQ(stalls_ms.size(), 4u);
-  EXPECT_NEAR(static_cast<double>(stalls_ms[0]), 35, 3);
-  EXPECT_NEAR(static_cast<double>(stalls_ms[1]), 75, 5);
-  EXPECT_NEAR(static_cast<double>(stalls_ms[2]), 155, 7);
-  EXPECT_NEAR(static_cast<double>(stalls_ms[3]), 315, 9);
+  ASSERT_GE(stalls_ms.size(), 11u);
+  ASSERT_LE(stalls_ms.size(), 13u);
+  EXPECT_NEAR(static_cast<double>(stalls_ms[0]), 35, 3);  // 20 ms after the second piece
+  for (size_t i = 1; i < stalls_ms.size(); ++i) {
+    const bool piece_between = stalls_ms[i - 1] < kPieceMs && kPieceMs <= stalls_ms[i];
+    const double from = static_cast<double>(piece_between ? kPieceMs : stalls_ms[i - 1]);
+    EXPECT_NEAR(static_cast<double>(stalls_ms[i]) - from, piece_between ? 20 : 40, 4) << i;
+  }
 }
 
 TEST_F(Reassembly, MissingRanges) {
