@@ -48,8 +48,8 @@ struct ReassemblyLimits {
   // For piece tables of requests with more than Context::kInlinePieces pieces; 24 bytes per slot.
   uint32_t piece_slots = 262144;
   uint64_t timeout_ns = 500'000'000;  // from a request's first piece
-  // Reports kStalled after this time without a piece, then after every twice that time until a piece
-  // arrives; 0: never.
+  // Reports kStalled after this time without a piece, then after every twice that time until a
+  // piece arrives; 0: never.
   uint64_t stall_ns = 0;
 };
 

@@ -104,8 +104,8 @@ size_t damaged(Damage damage, const Target& target, const Origin& origin, uint64
     case Damage::kToken: header.token ^= 1 + random.below(UINT32_MAX); break;
     case Damage::kReplay:
       header.sequence -= 1 + random.below(100);
-      // The number may be new to the server, because it has dropped the datagram that had it. So the
-      // request is never whole.
+      // The number may be new to the server, because it has dropped the datagram that had it. So
+      // the request is never whole.
       header.total_bytes = 2 * kPieceBytes;
       payload = filler;
       break;
