@@ -87,7 +87,8 @@ def test_a_second_image_fits_while_the_first_is_computed(small_pool, namespaces,
 
 def test_all_images_are_answered_with_a_small_pool(small_pool, namespaces, models):
     """More images at once than the pool has room for. Those without room are sent again, and all are answered."""
-    added = small_pool.add_tenant("animals", models(labels="cat,dog", backbone="vit-tiny --layers 2 --hidden 48"))
+    added = small_pool.add_tenant("animals", models(labels="cat,dog", backbone="vit-tiny --layers 2 --hidden 48"),
+                                  "--auth", "header")  # the Python client hashes slowly
     with connect(namespaces, added) as client:
         expected = {seed: client.infer(client.message("image_u8", image(seed), result_kind="logits"), 60).floats()
                     for seed in range(4)}
