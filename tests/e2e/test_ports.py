@@ -1,7 +1,6 @@
 """Every kind of port that needs no NIC. memif, tap, AF_XDP and pcap carry real requests. ring and null cannot; they
 start, account for their datagrams, and stop. All other tests use AF_PACKET."""
 
-import contextlib
 import itertools
 import json
 import os
@@ -104,33 +103,6 @@ def test_memif(new_appliance, models):
     assert total["received"] > 800 and total["nic_missed"] == 0 and total["dropped"] == {}, total
     wait_until(lambda: health(appliance)["problems"], "the peer has left")
     stops_cleanly(appliance)
-
-
-def test_memif_peers_that_leave_at_once_end_nothing(new_appliance, models):
-    """Any local program may connect. EAL's interrupt thread once panicked when a peer left before it was greeted."""
-    appliance = new_appliance()
-    path = f"{appliance.directory}/memif.sock"
-    appliance.use_port("net_memif0", f"role=server,rsize=11,socket-abstract=no,socket={path}")
-    appliance.start(link="down")
-    added = appliance.add_tenant("memif", models())
-    for turn in range(3000):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
-            peer.settimeout(5)
-            try:
-                peer.connect(path)
-            except (BlockingIOError, TimeoutError):
-                time.sleep(0.001)
-            if turn % 3 == 1:
-                time.sleep(turn % 7 * 20e-6)
-            if turn % 3 == 2:
-                with contextlib.suppress(OSError):
-                    peer.send(os.urandom(turn % 200 + 1))
-        assert appliance.alive(), f"after {turn} peers: {appliance.log()[-1000:]}"
-    tenants = appliance.directory / "tenants.json"
-    tenants.write_text(json.dumps(added), encoding="utf-8")
-    run = loadgen_over_memif(appliance, tenants, SERVER_IPV4, CLIENT_IPV4, "--concurrency", "4", "--requests", "50")
-    assert run["total"]["answered"] == 50
-    assert appliance.stop() == 0
 
 
 # ---- tap: ordinary sockets of the namespace in which the interface is made
