@@ -47,8 +47,11 @@ constexpr size_t kMaxLinks = 4096;
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kLimitsMemory = false;  // the sanitizer reserves terabytes of addresses
+// The sanitizer writes to a pipe to find out whether memory can be read.
+constexpr std::string_view kSanitizerCalls = "pipe pipe2 sigaltstack";
 #else
 constexpr bool kLimitsMemory = true;
+constexpr std::string_view kSanitizerCalls = "";
 #endif
 
 std::unexpected<Error> unsupported(const char* what, int error) {
@@ -155,7 +158,7 @@ class SandboxFilter {
 
 Status filter_calls() {
   SandboxFilter filter;
-  std::istringstream words{std::string(kSandboxCalls)};
+  std::istringstream words{std::string(kSandboxCalls) + std::string(kSanitizerCalls)};
   for (std::string name; words >> name;) filter.add(SCMP_ACT_ALLOW, name);
   filter.allow_if("open", SCMP_A1(SCMP_CMP_MASKED_EQ, kWrites, O_RDONLY));
   filter.allow_if("openat", SCMP_A2(SCMP_CMP_MASKED_EQ, kWrites, O_RDONLY));
