@@ -238,13 +238,13 @@ size_t GroupStage::warm_up() noexcept {
 
 void GroupStage::use_stream(std::unique_ptr<device::Stream> stream) noexcept {
   stream_ = std::move(stream);
-  turn_waits_ = dynamic_cast<const device::TurnWaits*>(stream_.get());
+  turn_taking_ = dynamic_cast<const device::TurnTaking*>(stream_.get());
   turn_wait_ns_ = 0;
 }
 
 void GroupStage::count_turns() noexcept {
-  if (turn_waits_ == nullptr) return;
-  const uint64_t before_ns = std::exchange(turn_wait_ns_, turn_waits_->turn_wait_ns());
+  if (turn_taking_ == nullptr) return;
+  const uint64_t before_ns = std::exchange(turn_wait_ns_, turn_taking_->turn_wait_ns());
   counters_.turn_wait_ns.add(turn_wait_ns_ - before_ns);
 }
 

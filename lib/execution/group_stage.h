@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "device/device.h"
-#include "device/turn_waits.h"
+#include "device/turn_taking.h"
 #include "execution/recent_batches.h"
 #include "execution/spin_choice.h"
 #include "pipeline/group_inbox.h"
@@ -154,7 +154,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::unique_ptr<pipeline::RequestRing> ring_;  // the stream rings its bell
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
-  const device::TurnWaits* turn_waits_ = nullptr;  // of stream_; null: it takes no turns
+  const device::TurnTaking* turn_taking_ = nullptr;  // of stream_; null: it takes no turns
   uint64_t turn_wait_ns_ = 0;                      // of stream_, when last counted
   std::unique_ptr<runtime::RequestExecutor> executor_;
   std::vector<pipeline::ReturnRing*> returns_;

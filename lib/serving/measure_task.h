@@ -1,8 +1,10 @@
-// A measurement of a group that its thread takes step by step between its batches.
+// A measurement of a group that its thread takes step by step between its batches. It yields to
+// other groups: its launches wait while others need the device's time (device/turn_taking.h).
 #pragma once
 
 #include <atomic>
 
+#include "device/turn_taking.h"
 #include "execution/group_stage.h"
 
 namespace itif::serving {
@@ -17,7 +19,10 @@ class MeasureTask final : public execution::StageTask {
 
   bool step(device::Stream& stream) noexcept override {
     if (cancelled_.load()) return false;
+    auto* const turns = dynamic_cast<device::TurnTaking*>(&stream);
+    if (turns != nullptr) turns->set_background(true);
     const bool more = meter_.step(stream);
+    if (turns != nullptr) turns->set_background(false);
     progress_.store(meter_.progress(), std::memory_order_relaxed);
     return more;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <tuple>
 
 #include "base/check.h"
@@ -204,12 +205,35 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return {};
   }
 
+  // Returns the most rows of a concurrent task, if each thread runs one before others may have the
+  // turn.
+  uint32_t part_task_rows(std::span<const kernels::GroupedGemm> all) const {
+    double row_products = 0;
+    for (const kernels::GroupedGemm& args : all)
+      row_products = std::max(row_products, static_cast<double>(args.n) * args.k);
+    const double rows =
+        turns_ ? turns_->part_units(concurrent_pace_) / (row_products * num_threads_) : UINT32_MAX;
+    if (rows >= kMaxCallRows) return kMaxCallRows;
+    return std::max(kMinPartRows / 2, static_cast<uint32_t>(rows) / kStep * kStep);
+  }
+
+  // Returns the end of the tasks from `first` on that run before others may have the turn.
+  size_t end_of_part(size_t first, double& products) const {
+    const double most =
+        turns_ ? turns_->part_units(concurrent_pace_) : std::numeric_limits<double>::infinity();
+    size_t end = first;
+    products = 0;
+    do products += static_cast<double>(tasks_[end++].products);
+    while (end < tasks_.size() && (end - first < num_threads_ || products < most));
+    return end;
+  }
+
   // Runs the largest tasks first, so that threads end at about the same time.
   Status run_concurrently(std::span<const kernels::GroupedGemm> all) {
     tasks_.clear();
     partitioner_.clear();
     for (const kernels::GroupedGemm& args : all) partitioner_.add(args.ranges);
-    const uint32_t task_rows = partitioner_.partition().task_rows;
+    const uint32_t task_rows = std::min(partitioner_.partition().task_rows, part_task_rows(all));
     for (const kernels::GroupedGemm& args : all)
       for (const kernels::RowRange& range : args.ranges)
         for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
@@ -224,15 +248,20 @@ class DnnlRunner final : public GemmLibrary::Runner {
       return std::tie(b.products, a.gemm, a.row) < std::tie(a.products, b.gemm, b.row);
     });
     std::atomic<const kernels::GroupedGemm*> failed_gemm{nullptr};
-    const auto count = static_cast<int64_t>(tasks_.size());
+    for (size_t first = 0, end = 0; first < tasks_.size(); first = end) {
+      double products = 0;
+      end = end_of_part(first, products);
+      if (turns_) turns_->begin_part();
 #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads_)
-    for (int64_t i = 0; i < count; ++i) {
-      const Task& task = tasks_[static_cast<size_t>(i)];
-      try {
-        run_task(executors_[static_cast<size_t>(omp_get_thread_num())], task);
-      } catch (const std::exception&) {  // must not leave the parallel region
-        failed_gemm.store(task.gemm, std::memory_order_relaxed);
+      for (size_t i = first; i < end; ++i) {
+        const Task& task = tasks_[i];
+        try {
+          run_task(executors_[static_cast<size_t>(omp_get_thread_num())], task);
+        } catch (const std::exception&) {  // must not leave the parallel region
+          failed_gemm.store(task.gemm, std::memory_order_relaxed);
+        }
       }
+      if (turns_) turns_->end_part(concurrent_pace_, products);
     }
     if (const auto* args = failed_gemm.load()) return failed(*args, "on one of several threads");
     return {};
@@ -251,8 +280,9 @@ class DnnlRunner final : public GemmLibrary::Runner {
 
   std::shared_ptr<GemmState> state_;
   const uint32_t num_threads_;
-  TurnTaker* turns_ = nullptr;       // of the launch that runs
-  TurnTaker::Pace pace_;             // per product
+  TurnTaker* turns_ = nullptr;  // of the launch that runs
+  // Per product: of whole GEMMs, and of tasks that run concurrently.
+  TurnTaker::Pace pace_, concurrent_pace_;
   std::vector<Executor> executors_;  // by thread
   GemmPartitioner partitioner_;
   std::vector<Task> tasks_;

@@ -8,13 +8,13 @@
 #include "device/host/pool_wait.h"
 #include "device/stream/async_stream.h"
 #include "device/threads.h"
-#include "device/turn_waits.h"
+#include "device/turn_taking.h"
 #include "kernels/host/launch.h"
 
 namespace itif::device {
 namespace {
 
-class HostStream final : public ImmediateStream, public TurnWaits {
+class HostStream final : public ImmediateStream, public TurnTaking {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
              const Share& share, std::unique_ptr<GemmLibrary::Runner> gemms, LazyMapping scratch,
@@ -39,6 +39,10 @@ class HostStream final : public ImmediateStream, public TurnWaits {
 
   void set_percent(double percent) noexcept override { turns_.set_share(percent); }
   uint64_t turn_wait_ns() const noexcept override { return turns_.waited_ns(); }
+  uint64_t foreground_ns() const noexcept override { return turns_.foreground_ns(); }
+  void set_background(bool is_background) noexcept override {
+    turns_.set_background(is_background);
+  }
 
   void dispatch(kernels::Operator op) override {
     turns_.begin();

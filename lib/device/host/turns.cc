@@ -23,9 +23,25 @@ void Turns::give(TurnTaker* next) noexcept {
   next->given_.notify_one();
 }
 
+TurnTaker* Turns::next_waiting(bool is_background) const noexcept {
+  TurnTaker* least = nullptr;
+  for (TurnTaker* const waiting : waiting_)
+    if (waiting->is_background_ == is_background &&
+        (least == nullptr || waiting->virtual_ns() < least->virtual_ns()))
+      least = waiting;
+  return least;
+}
+
 TurnTaker* Turns::next_waiting() const noexcept {
-  const auto least = std::ranges::min_element(waiting_, {}, &TurnTaker::virtual_ns_);
-  return least == waiting_.end() ? nullptr : *least;
+  TurnTaker* const foreground = next_waiting(false);
+  return foreground == nullptr ? next_waiting(true) : foreground;
+}
+
+TurnTaker* Turns::starved() const noexcept {
+  TurnTaker* const next = next_waiting(true);
+  return next != nullptr && clock_.now_ns() - next->waiting_from_ns_ >= TurnTaker::kStarvedNs
+             ? next
+             : nullptr;
 }
 
 TurnTaker::TurnTaker(std::shared_ptr<Turns> turns, double share)
@@ -35,14 +51,41 @@ void TurnTaker::set_share(double share) noexcept {
   share_.store(fraction(share), std::memory_order_relaxed);
 }
 
+void TurnTaker::set_background(bool is_background) noexcept {
+  end();
+  const std::lock_guard lock(turns_->mutex_);
+  is_background_ = is_background;
+}
+
 void TurnTaker::account() noexcept {
   const uint64_t now_ns = turns_->clock_.now_ns();
-  virtual_ns_ += static_cast<double>(now_ns - since_ns_) / share_.load(std::memory_order_relaxed);
-  turns_->virtual_ns_ = std::max(turns_->virtual_ns_, virtual_ns_);
+  const uint64_t ns = now_ns - since_ns_;
+  virtual_ns() += static_cast<double>(ns) / share_.load(std::memory_order_relaxed);
+  double& largest = turns_->virtual_ns_[is_background_];
+  largest = std::max(largest, virtual_ns());
+  if (!is_background_)
+    turns_->foreground_ns_.store(foreground_ns() + ns, std::memory_order_relaxed);
   since_ns_ = now_ns;
 }
 
+TurnTaker* TurnTaker::successor() const noexcept {
+  if (is_background_) {
+    TurnTaker* const foreground = turns_->next_waiting(false);
+    if (foreground != nullptr) return foreground;
+  } else if (TurnTaker* const starved = turns_->starved()) {
+    return starved;
+  }
+  TurnTaker* const next = turns_->next_waiting(is_background_);
+  const bool is_behind =
+      next != nullptr && next->virtual_ns() + static_cast<double>(kPartNs) < virtual_ns();
+  return is_behind ? next : nullptr;
+}
+
 void TurnTaker::wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept {
+  waiting_from_ns_ = from_ns;
+  turns_->waiting_.push_back(this);
+  turns_->num_waiting_.store(static_cast<uint32_t>(turns_->waiting_.size()),
+                             std::memory_order_relaxed);
   given_.wait(lock, [this] { return turns_->holder_ == this; });
   const uint64_t until_ns = since_ns_;  // give() has set it
   waited_ns_.store(waited_ns() + (until_ns - std::min(until_ns, from_ns)),
@@ -54,15 +97,12 @@ void TurnTaker::begin() noexcept {
   {
     std::unique_lock lock(turns_->mutex_);
     if (turns_->holder_ != nullptr) turns_->holder_->account();
-    virtual_ns_ = std::max(virtual_ns_, turns_->virtual_ns_ - static_cast<double>(kCreditNs));
-    if (turns_->holder_ == nullptr) {
+    virtual_ns() = std::max(virtual_ns(),
+                            turns_->virtual_ns_[is_background_] - static_cast<double>(kCreditNs));
+    if (turns_->holder_ == nullptr)
       turns_->give(this);
-    } else {
-      turns_->waiting_.push_back(this);
-      turns_->num_waiting_.store(static_cast<uint32_t>(turns_->waiting_.size()),
-                                 std::memory_order_relaxed);
+    else
       wait(lock, turns_->clock_.now_ns());
-    }
   }
   holds_ = true;
   if (turns_->last_.exchange(this, std::memory_order_relaxed) != this)
@@ -74,9 +114,8 @@ void TurnTaker::pass() noexcept {
   {
     std::unique_lock lock(turns_->mutex_);
     account();
-    TurnTaker* next = turns_->next_waiting();
-    if (next == nullptr || next->virtual_ns_ + static_cast<double>(kPartNs) >= virtual_ns_) return;
-    turns_->waiting_.push_back(this);
+    TurnTaker* const next = successor();
+    if (next == nullptr) return;
     const uint64_t from_ns = since_ns_;  // account() has set it
     turns_->give(next);
     wait(lock, from_ns);
@@ -94,10 +133,9 @@ void TurnTaker::end() noexcept {
 }
 
 bool TurnTaker::has_company() const noexcept {
-  return is_wanted() ||
-         (turns_->changed_ns_.load(std::memory_order_relaxed) != 0 &&
-          turns_->clock_.now_ns() - turns_->changed_ns_.load(std::memory_order_relaxed) <
-              kCompanyNs);
+  if (is_wanted()) return true;
+  const uint64_t changed_ns = turns_->changed_ns_.load(std::memory_order_relaxed);
+  return changed_ns != 0 && (is_background_ || turns_->clock_.now_ns() - changed_ns < kCompanyNs);
 }
 
 double TurnTaker::part_units(const Pace& pace) const noexcept {

@@ -13,10 +13,16 @@
 // and a long pause does not let it keep the others out for longer than kCreditNs times its share.
 // With a tenth of the credit, bursts of BERT-base's requests exceeded it and waited for turns.
 //
+// A stream may move to the background, to measure something while others serve. A stream of the
+// foreground that waits always has the next turn before those of the background, which have virtual
+// times of their own. A background stream that has waited for kStarvedNs has one turn of a part, so
+// that it gets a twentieth of the time at least.
+//
 // Source: Goyal, Vin and Cheng, "Start-time fair queueing", SIGCOMM 1996, with a credit for streams
 // that were idle.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -40,15 +46,22 @@ class Turns {
   friend class TurnTaker;
   static constexpr size_t kMaxStreams = 64;
 
-  void give(TurnTaker* next) noexcept;       // nullptr: nobody
-  TurnTaker* next_waiting() const noexcept;  // with the least virtual time; nullptr: nobody waits
+  void give(TurnTaker* next) noexcept;  // nullptr: nobody
+  // Returns the stream of the foreground, or of the background, that waits and has the least
+  // virtual time; nullptr: none waits.
+  TurnTaker* next_waiting(bool is_background) const noexcept;
+  TurnTaker* next_waiting() const noexcept;  // of the foreground first
+  // Returns the next stream of the background if it has waited for too long.
+  TurnTaker* starved() const noexcept;
 
   const Clock& clock_;
   std::mutex mutex_;
   std::vector<TurnTaker*> waiting_;  // guarded by mutex_, as are the next two
   TurnTaker* holder_ = nullptr;
-  double virtual_ns_ = 0;                 // the largest of any stream
-  std::atomic<uint32_t> num_waiting_{0};  // written with mutex_ held
+  // The largest of any stream, by is_background.
+  std::array<double, 2> virtual_ns_{};
+  std::atomic<uint64_t> foreground_ns_{0};  // written with mutex_ held
+  std::atomic<uint32_t> num_waiting_{0};    // written with mutex_ held
   // The stream that computed last: tells whether a stream is alone.
   std::atomic<const TurnTaker*> last_{nullptr};
   std::atomic<uint64_t> changed_ns_{0};  // when last_ changed
@@ -60,6 +73,7 @@ class TurnTaker {
   static constexpr uint64_t kPartNs = 500'000;
   static constexpr uint64_t kCreditNs = 1'000'000'000;  // of virtual time
   static constexpr uint64_t kCompanyNs = 100'000'000;   // see has_company()
+  static constexpr uint64_t kStarvedNs = 10'000'000;    // in the background
   static constexpr double kDefaultShare = 100;
 
   // `share`: relative to those of the other streams, as a percentage of the CPUs' time. 0:
@@ -72,6 +86,12 @@ class TurnTaker {
   void set_share(double share) noexcept;  // any thread
   // Returns how long this stream has waited for its turn so far. Any thread.
   uint64_t waited_ns() const noexcept { return waited_ns_.load(std::memory_order_relaxed); }
+  // Returns how long the streams of the foreground have computed so far. Any thread.
+  uint64_t foreground_ns() const noexcept {
+    return turns_->foreground_ns_.load(std::memory_order_relaxed);
+  }
+  // Gives the turn up, and takes turns in the background from now on, or in the foreground.
+  void set_background(bool is_background) noexcept;
 
   // Waits for the turn, unless this stream has it.
   void begin() noexcept;
@@ -85,7 +105,8 @@ class TurnTaker {
   bool is_wanted() const noexcept {
     return turns_->num_waiting_.load(std::memory_order_relaxed) > 0;
   }
-  // Returns true if another stream waits, or has computed within the last kCompanyNs.
+  // Returns true if another stream waits, or has computed within the last kCompanyNs. A stream in
+  // the background has company as soon as another stream has ever computed.
   bool has_company() const noexcept;
   // The time of one kind of operator per unit of its work, kept by the code that splits it.
   struct Pace {
@@ -100,18 +121,25 @@ class TurnTaker {
  private:
   friend class Turns;
 
+  double& virtual_ns() noexcept { return virtual_ns_[is_background_]; }
+  double virtual_ns() const noexcept { return virtual_ns_[is_background_]; }
   void account() noexcept;  // REQUIRES: Turns::mutex_ is held, and this stream has the turn
-  // `from_ns`: the time from which the stream waits.
+  // Returns the stream that has the turn next, if this one is to pass it. REQUIRES: account().
+  TurnTaker* successor() const noexcept;
+  // Waits for the turn, as from `from_ns` on.
   void wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept;
 
   const std::shared_ptr<Turns> turns_;
   std::atomic<double> share_;  // as a fraction
   std::atomic<uint64_t> waited_ns_{0};
   std::condition_variable given_;
-  double virtual_ns_ = 0;  // guarded by Turns::mutex_
-  uint64_t since_ns_ = 0;  // guarded, too: the time up to here is accounted
-  uint64_t part_ns_ = 0;   // start of the part that runs
-  bool holds_ = false;     // this stream has the turn
+  // The next four are guarded by Turns::mutex_; only this stream's thread writes the second.
+  std::array<double, 2> virtual_ns_{};  // by is_background_
+  bool is_background_ = false;
+  uint64_t since_ns_ = 0;         // the time up to here is accounted
+  uint64_t waiting_from_ns_ = 0;  // of a stream that waits
+  uint64_t part_ns_ = 0;          // start of the part that runs
+  bool holds_ = false;            // this stream has the turn
 };
 
 }  // namespace itif::device

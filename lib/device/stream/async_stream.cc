@@ -72,7 +72,7 @@ Result<std::unique_ptr<Stream>> AsyncStream::make(std::unique_ptr<Stream> stream
 
 AsyncStream::AsyncStream(std::unique_ptr<Stream> stream, const StreamOptions& options)
     : stream_(std::move(stream)),
-      turn_waits_(dynamic_cast<const TurnWaits*>(stream_.get())),
+      turn_taking_(dynamic_cast<TurnTaking*>(stream_.get())),
       clock_(*options.clock),
       on_done_(options.on_done) {}
 

@@ -19,11 +19,11 @@
 
 #include "base/clock.h"
 #include "device/device.h"
-#include "device/turn_waits.h"
+#include "device/turn_taking.h"
 
 namespace itif::device {
 
-class AsyncStream final : public Stream, public TurnWaits {
+class AsyncStream final : public Stream, public TurnTaking {
  public:
   // Starts the thread that runs the launches of `stream`, which is synchronous. REQUIRES:
   // options.clock. Errors: kResourceExhausted.
@@ -36,7 +36,13 @@ class AsyncStream final : public Stream, public TurnWaits {
   void sleep_early(bool early) noexcept override { stream_->sleep_early(early); }
   void set_percent(double percent) noexcept override { stream_->set_percent(percent); }
   uint64_t turn_wait_ns() const noexcept override {
-    return turn_waits_ == nullptr ? 0 : turn_waits_->turn_wait_ns();
+    return turn_taking_ == nullptr ? 0 : turn_taking_->turn_wait_ns();
+  }
+  uint64_t foreground_ns() const noexcept override {
+    return turn_taking_ == nullptr ? 0 : turn_taking_->foreground_ns();
+  }
+  void set_background(bool is_background) noexcept override {
+    if (turn_taking_ != nullptr) turn_taking_->set_background(is_background);
   }
   void dispatch(kernels::Operator op) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
@@ -80,7 +86,7 @@ class AsyncStream final : public Stream, public TurnWaits {
   void run(Work& work) noexcept;
 
   const std::unique_ptr<Stream> stream_;
-  const TurnWaits* const turn_waits_;  // of stream_; null: it takes no turns
+  TurnTaking* const turn_taking_;  // of stream_; null: it takes no turns
   const Clock& clock_;
   const std::function<void()> on_done_;
   std::array<Work, kNumWorks> works_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/turn_taking.h"
 
 namespace itif::runtime {
 namespace {
@@ -59,7 +60,9 @@ bool KneeMeter::is_measured() const noexcept {
 bool KneeMeter::step(device::Stream& stream) noexcept {
   if (curve_ == curves_.size() || !status_) return false;
   const slice::BatchCurve& size = curves_[curve_];
-  const uint64_t before_ns = clock_.now_ns();
+  const auto* const turns = dynamic_cast<const device::TurnTaking*>(&stream);
+  const auto foreground_ns = [turns] { return turns == nullptr ? 0 : turns->foreground_ns(); };
+  const uint64_t before_ns = clock_.now_ns(), foreground_before_ns = foreground_ns();
   work_.launch_pass(stream, size.requests, size.tokens);
   const device::Stream::Completion done = stream.wait(stream.record());
   if (!done.status) {
@@ -67,6 +70,7 @@ bool KneeMeter::step(device::Stream& stream) noexcept {
     return false;
   }
   uint64_t ns = clock_.now_ns() - before_ns;
+  ns -= std::min(ns, foreground_ns() - foreground_before_ns);
   if (!divides_time_ && done.device_ns != 0) ns = done.device_ns;
   ns = std::max<uint64_t>(1, ns);
   if (has_settled()) {
@@ -116,6 +120,8 @@ Result<std::unique_ptr<TimeCompetitor>> TimeCompetitor::start(device::Device& de
   ITIF_ASSIGN(competitor->stream_,
               device.make_stream({.max_tokens = kCompetitorRows, .max_segments = 1},
                                  {.share = share, .clock = &clock}));
+  if (auto* const turns = dynamic_cast<device::TurnTaking*>(competitor->stream_.get()))
+    turns->set_background(true);
   competitor->thread_ = std::thread([one = competitor.get()] { one->run(); });
   return competitor;
 }

@@ -8,7 +8,8 @@
 // passes counts: noise only adds. On a device that divides its time, a share counts only against
 // other streams: a TimeCompetitor needs the rest of the time meanwhile. A pass then runs in many
 // turns of unequal waits, so all passes of a while count, once the credit of a stream that was idle
-// is spent.
+// is spent. Streams of the foreground compute first (device/turn_taking.h). Their time does not
+// count.
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
 // platform", SoCC 2020, sections 2.1.3 and 3.2.3.
@@ -76,7 +77,8 @@ class KneeMeter {
 };
 
 // Keeps a device busy that divides its time, on a stream and a thread of its own, until it is
-// destroyed. It stands for other groups that need all of their share.
+// destroyed. It stands for other groups that need all of their share, and takes its turns in the
+// background.
 class TimeCompetitor {
  public:
   // `percent`: its share. The device and the clock outlive it. Errors: those of

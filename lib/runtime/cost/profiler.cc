@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/turn_waits.h"
+#include "device/turn_taking.h"
 #include "plan/planner.h"
 
 namespace itif::runtime {
@@ -273,7 +273,7 @@ void Profiler::next_ranges(const Point& point, bool is_uneven) {
 
 Result<double> Profiler::fastest_ns(device::Stream& stream, const std::function<void()>& launch) {
   // Other streams that compute on the same CPUs have their turns meanwhile.
-  const auto* turns = dynamic_cast<const device::TurnWaits*>(&stream);
+  const auto* turns = dynamic_cast<const device::TurnTaking*>(&stream);
   const auto waited_ns = [turns] { return turns == nullptr ? 0 : turns->turn_wait_ns(); };
   uint64_t least_ns = UINT64_MAX;
   for (uint32_t sample = 0; sample <= options_.samples; ++sample) {

@@ -159,5 +159,86 @@ TEST_F(TurnsTest, PartsTakeHalfAMillisecond) {
   EXPECT_EQ(taker.part_units(pace), std::numeric_limits<double>::infinity());  // alone
 }
 
+// A background stream that always has work passes the turn to a foreground stream after each
+// launch, also after it has computed far less than its share.
+TEST_F(TurnsTest, TheBackgroundYields) {
+  TurnTaker measuring(turns_, 99), serving(turns_, 1);
+  measuring.set_background(true);
+  std::atomic<bool> stop{false};
+  uint64_t served_ns = 0, longest_ns = 0;
+  measuring.begin();
+  std::thread other([&] {
+    for (int i = 0; i < 500; ++i) {
+      const uint64_t asked_ns = clock_.now_ns();
+      serving.begin();
+      longest_ns = std::max(longest_ns, clock_.now_ns() - asked_ns);
+      for (int part = 0; part < 20; ++part) {
+        clock_.advance_ns(kLaunchNs);
+        serving.pass();
+      }
+      serving.end();
+      served_ns += 20 * kLaunchNs;
+    }
+    stop.store(true);
+  });
+  while (!measuring.is_wanted()) std::this_thread::yield();
+  while (!stop.load()) {
+    launch(measuring);
+    std::this_thread::yield();
+  }
+  measuring.end();
+  other.join();
+  EXPECT_EQ(serving.foreground_ns(), served_ns);
+  EXPECT_LE(longest_ns, 20 * kLaunchNs) << "threads are not in lockstep with the virtual clock";
+}
+
+// One stream of each kind always has work.
+TEST_F(TurnsTest, TheBackgroundDoesNotStarve) {
+  TurnTaker measuring(turns_, 1), serving(turns_, 99);
+  measuring.set_background(true);
+  std::atomic<uint64_t> measured_ns{0};
+  std::atomic<bool> stop{false};
+  serving.begin();
+  std::thread other([&] {
+    while (!stop.load()) {
+      launch(measuring);
+      measured_ns += kLaunchNs;
+    }
+    measuring.end();
+  });
+  while (!serving.is_wanted()) std::this_thread::yield();
+  const uint64_t from_ns = clock_.now_ns();
+  while (clock_.now_ns() < from_ns + 2000 * kMs) launch(serving);
+  stop.store(true);
+  serving.end();
+  other.join();
+  // A launch of 0.2 ms after each 10 ms.
+  EXPECT_NEAR(static_cast<double>(measured_ns.load()) / kMs, 2000 * 0.2 / 10.2, 4);
+}
+
+// Its waits and its time do not count in the foreground.
+TEST_F(TurnsTest, TheBackgroundSpendsNoCredit) {
+  TurnTaker stream(turns_, 50), other(turns_, 50);
+  launch(other);
+  other.end();
+  stream.set_background(true);
+  TurnTaker::Pace pace{.ns_per_unit = 1};
+  clock_.advance_ns(TurnTaker::kCompanyNs);
+  launch(stream, 3000 * kMs);
+  EXPECT_TRUE(stream.has_company()) << "a stream that may wake";
+  EXPECT_LT(stream.part_units(pace), std::numeric_limits<double>::infinity());
+  stream.set_background(false);
+  std::thread thread([&] {
+    launch(other);
+    other.end();
+  });
+  stream.begin();
+  while (!stream.is_wanted()) std::this_thread::yield();
+  stream.pass();  // keeps the turn: it has used no time of the foreground
+  EXPECT_TRUE(stream.is_wanted());
+  stream.end();
+  thread.join();
+}
+
 }  // namespace
 }  // namespace itif::device
