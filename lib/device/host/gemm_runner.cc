@@ -21,9 +21,6 @@ static_assert([] {
   return true;
 }());
 
-// A part of fewer rows would take longer to read the weights than to compute with them.
-constexpr uint32_t kMinPartRows = 64;
-
 // Runs primitives on one thread. Holds oneDNN's stream, and handles for addresses that change with
 // every call.
 class Executor {
@@ -183,7 +180,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
   uint32_t part_rows(double row_products) const {
     const double rows = turns_ ? turns_->part_units(pace_) / row_products : UINT32_MAX;
     if (rows >= kMaxCallRows) return kMaxCallRows;
-    return std::max(kMinPartRows, static_cast<uint32_t>(rows) / kStep * kStep);
+    return std::max(TurnTaker::kMinPartRows, static_cast<uint32_t>(rows) / kStep * kStep);
   }
 
   Status run_sequentially(const kernels::GroupedGemm& args) {
@@ -214,7 +211,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     const double rows =
         turns_ ? turns_->part_units(concurrent_pace_) / (row_products * num_threads_) : UINT32_MAX;
     if (rows >= kMaxCallRows) return kMaxCallRows;
-    return std::max(kMinPartRows / 2, static_cast<uint32_t>(rows) / kStep * kStep);
+    return std::max(TurnTaker::kMinPartRows / 2, static_cast<uint32_t>(rows) / kStep * kStep);
   }
 
   // Returns the end of the tasks from `first` on that run before others may have the turn.

@@ -1,5 +1,7 @@
 #include "device/host/host_stream.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -28,6 +30,7 @@ class HostStream final : public ImmediateStream, public TurnTaking {
         turns_(std::move(turns), share.percent) {
     launch_.scratch = {.base = scratch_.data(),
                        .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
+    part_ranges_.reserve(limits.max_segments);
   }
   ~HostStream() override { sleep_early(false); }
 
@@ -67,6 +70,39 @@ class HostStream final : public ImmediateStream, public TurnTaking {
   template <class Args>
   void run(const Args& args) {
     kernels::host::run(args, launch_);
+  }
+  void run(const kernels::EmbedLayerNorm& args) { run_in_rows(args, args.hidden, embed_pace_); }
+  void run(const kernels::BiasActivation& args) { run_in_rows(args, args.width, bias_pace_); }
+  void run(const kernels::ResidualLayerNorm& args) { run_in_rows(args, args.hidden, norm_pace_); }
+  // Runs an operator that computes each row of its ranges for itself, and passes the turn between
+  // parts of the rows.
+  template <class Args>
+  void run_in_rows(const Args& args, uint32_t width, TurnTaker::Pace& pace) {
+    if (!turns_.has_company()) return kernels::host::run(args, launch_);
+    Args part = args;
+    uint32_t done = 0;  // rows of the next range
+    for (size_t next = 0; next < args.ranges.size();) {
+      const double most =
+          std::max<double>(TurnTaker::kMinPartRows, turns_.part_units(pace) / width);
+      uint32_t rows = 0;
+      part_ranges_.clear();
+      while (next < args.ranges.size() && rows < most) {
+        const kernels::RowRange& range = args.ranges[next];
+        const auto take =
+            static_cast<uint32_t>(std::min<double>(range.num_rows - done, std::ceil(most - rows)));
+        part_ranges_.push_back(
+            {.first_row = range.first_row + done, .num_rows = take, .slot = range.slot});
+        rows += take;
+        done += take;
+        if (done < range.num_rows) continue;
+        done = 0;
+        ++next;
+      }
+      part.ranges = part_ranges_;
+      turns_.begin_part();
+      kernels::host::run(part, launch_);
+      turns_.end_part(pace, std::max(1.0, 1.0 * rows * width));
+    }
   }
   void run(const kernels::GroupedGemms& args) {
     if (Status status = gemms_->run(args.all, &turns_); !status && status_)
@@ -108,8 +144,10 @@ class HostStream final : public ImmediateStream, public TurnTaking {
   PoolThrottle* const throttle_;  // null: the pool always spins
   bool sleeps_early_ = false;     // holds throttle_
   TurnTaker turns_;
-  TurnTaker::Pace attention_pace_;  // per score
-  Status status_;                   // the first failure since synchronize()
+  TurnTaker::Pace attention_pace_;                      // per score
+  TurnTaker::Pace embed_pace_, bias_pace_, norm_pace_;  // per value
+  std::vector<kernels::RowRange> part_ranges_;
+  Status status_;  // the first failure since synchronize()
 };
 
 }  // namespace

@@ -71,6 +71,8 @@ class Turns {
 class TurnTaker {
  public:
   static constexpr uint64_t kPartNs = 500'000;
+  // The least of a part. With fewer, reading the weights takes longer than computing.
+  static constexpr uint32_t kMinPartRows = 32;
   static constexpr uint64_t kCreditNs = 1'000'000'000;  // of virtual time
   static constexpr uint64_t kCompanyNs = 100'000'000;   // see has_company()
   static constexpr uint64_t kStarvedNs = 10'000'000;    // in the background

@@ -2,6 +2,7 @@
 // when it runs in parts.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -10,6 +11,7 @@
 
 #include "base/random.h"
 #include "device/device.h"
+#include "device/turn_taking.h"
 
 namespace itif::device {
 namespace {
@@ -41,7 +43,8 @@ class HostStreams : public testing::Test {
     EXPECT_TRUE(device_->pack(kShape, {&view, 1}, made.weights->data()));
     return made;
   }
-  void launch(Stream& stream, const Operands& operands) {
+  void launch(Stream& stream, const Operands& operands,
+              kernels::GemmMode mode = kernels::GemmMode::kSequential) {
     const kernels::RowRange ranges[] = {{0, 450, 0}, {450, kRows - 450, 0}};
     stream.launch(kernels::GroupedGemm{.a = operands.a->data(),
                                        .weights = {operands.weights->data(), 0},
@@ -50,6 +53,7 @@ class HostStreams : public testing::Test {
                                        .n = kN,
                                        .k = kK,
                                        .ranges = ranges,
+                                       .schedule = mode,
                                        .prepared = prepared_.get()});
   }
   std::vector<float> result_of(const Operands& operands) {
@@ -87,13 +91,63 @@ TEST_F(HostStreams, ComputeInTurns) {
       const auto stream = device_->make_stream({}, {.share = {.percent = 10.0 * (i + 1)}}).value();
       for (int batch = 0; batch < 20; ++batch) {
         std::memset(operands[i].out->data(), 0, size_t{kRows} * kN * sizeof(float));
-        for (int launches = 0; launches < 5; ++launches) launch(*stream, operands[i]);
+        for (int launches = 0; launches < 5; ++launches)
+          launch(*stream, operands[i],
+                 batch % 2 == 0 ? kernels::GemmMode::kSequential : kernels::GemmMode::kConcurrent);
         if (batch == 10) stream->set_percent(50);
         ASSERT_TRUE(stream->synchronize());
         ASSERT_EQ(result_of(operands[i]), expected[i]) << "stream " << i << ", batch " << batch;
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+// With company, an operator on rows runs in parts that start and end within ranges.
+TEST_F(HostStreams, RowsInPartsGiveTheSameResult) {
+  constexpr uint32_t kAllRows = 20'000, kWidth = 256;
+  const std::vector<kernels::RowRange> ranges = {
+      {0, 1, 0}, {1, 7'000, 1}, {7'001, 0, 0}, {7'010, 12'000, 0}, {19'990, 10, 1}};
+  const size_t bytes = size_t{kAllRows} * kWidth * sizeof(float);
+  const auto x = device_->allocate(bytes).value(), out = device_->allocate(bytes).value();
+  const auto parameters = device_->allocate(2 * kWidth * sizeof(float)).value();
+  Random random(3);
+  const auto fill = [&](Buffer& buffer, size_t count) {
+    auto* values = reinterpret_cast<float*>(buffer.data());
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random.below(100)) / 10;
+  };
+  fill(*x, size_t{kAllRows} * kWidth);
+  fill(*parameters, 2 * kWidth);
+  const kernels::Slab slab{parameters->data(), kWidth * sizeof(float)};
+  const auto normalize = [&](Stream& stream) {
+    std::memset(out->data(), 0, bytes);
+    stream.launch(kernels::ResidualLayerNorm{.x = x->data(),
+                                             .gamma = slab,
+                                             .beta = slab,
+                                             .hidden = kWidth,
+                                             .ranges = ranges,
+                                             .out = out->data()});
+    EXPECT_TRUE(stream.synchronize());
+    std::vector<float> values(size_t{kAllRows} * kWidth);
+    std::memcpy(values.data(), out->data(), bytes);
+    return values;
+  };
+  const auto stream = device_->make_stream({}, {.share = {.percent = 50}}).value();
+  const std::vector<float> expected = normalize(*stream);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    const Operands operands = make_operands(1);
+    const auto company = device_->make_stream({}, {.share = {.percent = 50}}).value();
+    while (!stop.load()) {
+      launch(*company, operands);
+      ASSERT_TRUE(company->synchronize());
+    }
+  });
+  auto* const turns = dynamic_cast<TurnTaking*>(stream.get());
+  ASSERT_NE(turns, nullptr);
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(normalize(*stream), expected) << i;
+  EXPECT_GT(turns->turn_wait_ns(), 0u) << "it had company";
+  stop.store(true);
+  other.join();
 }
 
 // A stream's pool has a thread for each of its CPUs. Streams of one and of two threads use the same
