@@ -67,6 +67,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
       .elapsed_ns = now_ns - group.read_ns,
       .arrived = std::max(0.0, arrived),
       .served = served,
+      .waiting = static_cast<double>(now.waiting),
       .busy_ns = now.busy_ns - last.busy_ns,
       .latency_ns = answered > 0 ? since(now.latency_ns, last.latency_ns) / answered : 0,
       .share_percent = group.used_percent,

@@ -40,7 +40,7 @@ void ShareDemand::set_knee(double knee_percent) noexcept {
 void ShareDemand::changed(double share_percent) noexcept {
   share_percent_ = share_percent;
   served_ = latency_ns_ = busy_ns_ = busy_percent_ns_ = 0;
-  num_observations_ = num_surpluses_ = 0;
+  num_observations_ = num_surpluses_ = num_starved_ = 0;
 }
 
 ShareDemand::Residuals ShareDemand::residuals() const noexcept {
@@ -51,7 +51,8 @@ ShareDemand::Residuals ShareDemand::residuals() const noexcept {
 }
 
 void ShareDemand::observe(const Observation& o) noexcept {
-  if (o.elapsed_ns == 0 || (o.arrived <= 0 && o.served <= 0)) return;
+  if (o.elapsed_ns == 0 || (o.arrived <= 0 && o.served <= 0 && o.waiting <= 0)) return;
+  num_starved_ = o.served > 0 || o.waiting <= 0 ? 0 : num_starved_ + 1;
   const double elapsed_ns = static_cast<double>(o.elapsed_ns);
   const double busy_ns = static_cast<double>(o.busy_ns);
   const double kept = std::exp(-elapsed_ns / static_cast<double>(options_.average_ns));
@@ -63,6 +64,7 @@ void ShareDemand::observe(const Observation& o) noexcept {
   add(busy_ns_, busy_ns);
   add(busy_percent_ns_, busy_ns * (o.share_percent > 0 ? o.share_percent : share_percent_));
   ++num_observations_;
+  if (num_starved_ > 0) return observe_starved();
   if (arrived_ <= 0 || served_ <= 0 || busy_ns_ <= 0) return;
   if (num_observations_ < options_.num_observations && o.ask != Ask::kMore) return;
 
@@ -86,6 +88,13 @@ void ShareDemand::observe(const Observation& o) noexcept {
   // demand stays as it is until the surplus has lasted, and where it is already about right.
   const bool differs = std::abs(wanted - percent_) > kSurplusThresholds * threshold * percent_;
   if (is_lasting && differs) percent_ = std::max(wanted, options_.least_percent);
+}
+
+void ShareDemand::observe_starved() noexcept {
+  if (num_starved_ < options_.num_observations) return;
+  num_starved_ = num_surpluses_ = 0;
+  const double now_percent = std::max(share_percent_, percent_);
+  percent_ = std::clamp(2 * now_percent, options_.least_percent, most_percent());
 }
 
 void ShareDemand::grow(const Residuals& now, double at_percent, Ask ask) noexcept {

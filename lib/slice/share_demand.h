@@ -28,6 +28,9 @@
 // - A group that has a surplus, or stays short, asks for another share only if that differs by
 //   several thresholds.
 //
+// A group in which requests wait, and none is served for as many observations, is late by any
+// measure: it asks for twice its share.
+//
 // Reads no clock. One owner thread. Allocates nothing.
 #pragma once
 
@@ -55,6 +58,7 @@ struct Observation {
   // Work that arrived, and work that was done: requests or tokens, but the same in all periods.
   double arrived = 0;
   double served = 0;
+  double waiting = 0;  // work that waits, or is being done, at the end of the period
   // Time in which the group computed. Over all of the time no group serves more than arrives, so
   // Algorithm 1's throughput is work over this time: what the group can serve. Time that the group
   // cannot use between two batches counts.
@@ -81,7 +85,7 @@ class ShareDemand {
   // Notes that the group computes on `share_percent` from now on. Latency and throughput before it
   // are forgotten.
   void changed(double share_percent) noexcept;
-  // Notes a period, and decides. A period without arrivals and work changes nothing.
+  // Notes a period, and decides. A period without work changes nothing.
   void observe(const Observation& observation) noexcept;
 
  private:
@@ -93,6 +97,8 @@ class ShareDemand {
   double most_percent() const noexcept;
   double arrival_rate() const noexcept { return arrived_ / elapsed_ns_; }  // per ns
   Residuals residuals() const noexcept;
+  // Asks for more if nothing has been served for long enough.
+  void observe_starved() noexcept;
   // `at_percent`: the share on which the residuals were observed.
   void grow(const Residuals& residuals, double at_percent, Ask ask) noexcept;
   // Returns the share that is enough for a group with a surplus of both.
@@ -114,6 +120,7 @@ class ShareDemand {
   double busy_percent_ns_ = 0;  // share times time
   uint32_t num_observations_ = 0;
   uint32_t num_surpluses_ = 0;  // in a row
+  uint32_t num_starved_ = 0;    // observations in a row with work, and none done
 
   double short_percent_ = 0;  // the largest share at which the group fell short; 0: none
   double short_rate_ = 0;     // arrival rate at that time

@@ -69,6 +69,35 @@ TEST(ShareDemand, OneSurplusAloneKeepsTheShare) {
   EXPECT_NEAR(demand(50, second(99, 100, 10)), 30, 1e-9);
 }
 
+// All requests wait, also when no more arrive, as with clients that wait for their answers.
+TEST(ShareDemand, AStarvedGroupAsksForTwiceItsShare) {
+  ShareDemand group({}, 0, 0);
+  Observation seen{.elapsed_ns = 1'000'000'000, .arrived = 5, .waiting = 5};
+  group.observe(seen);
+  seen.arrived = 0;
+  for (int i = 0; i < 3; ++i) group.observe(seen);
+  EXPECT_EQ(group.percent(), 30);
+  group.observe(seen);
+  EXPECT_EQ(group.percent(), 60);
+  group.changed(10);  // no more could be given
+  for (int i = 0; i < 5; ++i) group.observe(seen);
+  EXPECT_EQ(group.percent(), 100);
+  seen.waiting = 0;
+  for (int i = 0; i < 20; ++i) group.observe(seen);
+  EXPECT_EQ(group.percent(), 100) << "nothing to do is no reason to change";
+}
+
+TEST(ShareDemand, OneAnswerInAWhileIsNoStarvation) {
+  ShareDemand group({}, 0, 0);
+  for (int i = 0; i < 40; ++i)
+    group.observe({.elapsed_ns = 1'000'000'000,
+                   .arrived = i % 4 == 0 ? 1.0 : 0.0,
+                   .served = i % 4 == 3 ? 1.0 : 0.0,
+                   .waiting = i % 4 == 3 ? 0.0 : 1.0,
+                   .busy_ns = 1'000'000'000});
+  EXPECT_LE(group.percent(), 40);
+}
+
 TEST(ShareDemand, WithoutAnObjectiveThroughputDecides) {
   EXPECT_NEAR(demand(0, second(10, 100, 1e6)), 30 * 0.1 * 1.1, 0.01);
   EXPECT_NEAR(demand(0, second(60, 40, 0)), 30 * 1.5 * 1.1, 0.01);
