@@ -179,6 +179,7 @@ Result<TimeLine> run_tuning(bool is_quick) {
 }  // namespace
 
 Status gslice_command(const GsliceOptions& options) {
+  if (!options.out.empty()) ITIF_TRY(make_writable(options.out));
   ITIF_ASSIGN(const GsliceReport report, run_gslice(options.is_quick));
   const std::string command = fmt::format("itif-sim gslice{}", options.is_quick ? " --quick" : "");
   fmt::print("{}", options.json ? to_json(report) : to_markdown(command, report));

@@ -114,6 +114,7 @@ Status knee_command(const KneeOptions& options) {
                 fmt::format("{}: a model that generates has no batches of one size: choose a text "
                             "encoder",
                             scenario.path));
+  if (!options.output.plot.empty()) ITIF_TRY(make_writable(options.output.plot));
   std::vector<BatchCurve> curves;
   for (const uint32_t batch : options.batches) {
     BatchCurve curve = {.batch = batch};

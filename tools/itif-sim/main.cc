@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 
@@ -19,11 +20,26 @@ namespace {
 
 using namespace itif;
 
+constexpr int kFailed = 1;  // exit status of wrong arguments and of failed commands
+
 constexpr const char* kScenarioHelp = "scenario file, such as conf/sim/example.cfg";
 
 void add_output(CLI::App* command, sim::Output& output) {
   command->add_flag("--json", output.json, "print one JSON object instead of a table");
   command->add_option("--plot", output.plot, "draw curves into this directory (gnuplot)");
+}
+
+// CLI::Range accepts nan.
+CLI::Validator number_between(double least, double most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        double value = NAN;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        return is_number && value >= least && value <= most
+                   ? std::string()
+                   : fmt::format("{} is not a number from {:g} to {:g}", text, least, most);
+      },
+      fmt::format("{:g} to {:g}", least, most));
 }
 
 std::string check_duration(const std::string& text) {
@@ -72,7 +88,7 @@ int main(int argc, char** argv) {
       "plan", "find the configuration that serves a scenario with the least device time");
   plan_app->add_option("SCENARIO", plan.scenario, kScenarioHelp)->required();
   plan_app->add_option("--in-time", plan.share_in_time, "share of requests to answer in time")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0, 1))
       ->capture_default_str();
   plan_app->add_option("--p99", p99, "highest 99th percentile of latency, as in 25ms")
       ->check(check_duration);
@@ -128,7 +144,7 @@ int main(int argc, char** argv) {
   knee_app
       ->add_option("--parts", knee.percents, "parts of the device to try, in percent, ascending")
       ->delimiter(',')
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(number_between(1, 100))
       ->capture_default_str();
   knee_app->add_option("--batches", knee.batches, "batch sizes to try, in requests")
       ->delimiter(',')
@@ -137,7 +153,7 @@ int main(int argc, char** argv) {
   knee_app
       ->add_option("--threshold", knee.threshold,
                    "gain of throughput, from the knee to the largest part, that counts as little")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(number_between(0, 10))
       ->capture_default_str();
   add_output(knee_app, knee.output);
   knee_app->callback([&] {
@@ -168,14 +184,20 @@ int main(int argc, char** argv) {
   faults_app->callback([&] { status = sim::faults_command(faults); });
 
   log::set_level(log::Level::kError);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    fmt::print(stderr, "itif-sim: {} (see --help)\n", error.what());
+    return kFailed;
+  }
   if (!status) {
     fmt::print(stderr, "itif-sim: {}\n", status.error().message);
-    return 1;
+    return kFailed;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     fmt::print(stderr, "itif-sim: standard output: results are missing\n");
-    return 1;
+    return kFailed;
   }
   return 0;
 }

@@ -45,6 +45,7 @@ Status paper_command(const PaperOptions& options) {
   ITIF_TRY(check_one_group(scenario));
   ITIF_ASSIGN(const model::BackboneSpec spec, spec_of(scenario.model));
   ITIF_ASSIGN(const std::vector<Experiment> experiments, chosen(options.figures, generates(spec)));
+  if (!options.out.empty()) ITIF_TRY(make_writable(options.out));
   std::vector<Measurement> all;
   for (const Experiment& experiment : experiments) {
     ITIF_ASSIGN(Measurement measurement, run_experiment(experiment, scenario, options.is_quick));

@@ -1,4 +1,4 @@
-// Draws a figure with gnuplot: NAME.svg, beside its data and script.
+// Draws figures with gnuplot: NAME.svg, beside its data and script.
 #pragma once
 
 #include <string>
@@ -8,6 +8,9 @@
 
 namespace itif::sim {
 
+// Creates the directory and checks that files can be written in it: call it before a long run.
+// Errors: kPermission, kResourceExhausted; the message names `directory`.
+Status make_writable(const std::string& directory);
 // Creates the directory. Errors: kPermission, kResourceExhausted, kNotFound (no gnuplot).
 Status draw(const bench::Figure& figure, const std::string& directory);
 

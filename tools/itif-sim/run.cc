@@ -58,6 +58,7 @@ Result<Results> simulate(const Scenario& scenario, const SimulationOptions& opti
 
 Status run_command(const RunOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
+  if (!options.output.plot.empty()) ITIF_TRY(make_writable(options.output.plot));
   ITIF_ASSIGN(LogFile log, LogFile::open(options.log));
   ITIF_ASSIGN(const Results results,
               simulate(scenario, {.logs_events = !options.log.empty(), .log_file = log.get()}));

@@ -92,6 +92,7 @@ Status sweep_command(const SweepOptions& options) {
     ITIF_ASSIGN(const Metric* metric, find_metric(name));
     metrics.push_back(metric);
   }
+  if (!options.output.plot.empty()) ITIF_TRY(make_writable(options.output.plot));
   bench::Figure figure = {.name = "sweep", .title = scenario.path, .bench = {}, .panels = {}};
   const bool is_line = std::ranges::all_of(
       x.values, [](const auto& value) { return position_of(value).has_value(); });

@@ -98,9 +98,11 @@ def check_knee(program, folder, check):
     rises = all(a["requests_per_s"] <= b["requests_per_s"] * 1.001 for batch in batches
                 for a, b in zip(batch["points"], batch["points"][1:]))
     check("throughput rises with the part", rises, done.stdout)
-    for wrong, why in ((["--parts", "50,20"], "ascending"), (["--parts", "0.5"], "--parts"), (["--batches", "0"], "--batches")):
+    for wrong, why in ((["--parts", "50,20"], "ascending"), (["--parts", "0.5"], "--parts"), (["--batches", "0"], "--batches"),
+                       (["--threshold", "-1"], "--threshold: -1 is not a number from 0 to 10"),
+                       (["--threshold", "nan"], "--threshold: nan is not"), (["--thresholds", "1"], "--thresholds")):
         done = run(program, "knee", str(scenario), *wrong)
-        check(f"knee refuses {' '.join(wrong)}", done.returncode != 0 and why in done.stderr, done.stderr)
+        check(f"knee refuses {' '.join(wrong)}", done.returncode == 1 and why in done.stderr, done.stderr)
 
 
 def check_gslice(program, check):
@@ -248,6 +250,13 @@ def check_refusals(program, scenario, check):
     for name, (arguments, message) in wrong.items():
         done = run(program, *arguments)
         check(f"{name} is refused", done.returncode > 0 and message in done.stderr and not done.stdout,
+              done.stdout + done.stderr)
+    blocked = Path(scenario, "out")  # below a file
+    for arguments in (["gslice", "--out"], ["run", scenario, "--plot"], ["sweep", scenario, "--vary", "seed=1", "--plot"],
+                      ["knee", scenario, "--plot"]):
+        done = run(program, *arguments, str(blocked))
+        check(f"{arguments[0]} refuses a directory that cannot be made before it computes",
+              done.returncode == 1 and f"cannot make the directory {blocked}" in done.stderr and not done.stdout,
               done.stdout + done.stderr)
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([program, "run", scenario], stdout=full, stderr=subprocess.PIPE, text=True, timeout=200)
