@@ -9,7 +9,7 @@ Each directory is an adapter as PEFT saves it, over a model of tests/data/golden
 A model that generates: "ids" and the "tokens" of generate(), in tests/data/generation_adapters.
 Images: "pixels" [channels, height, width] f32 as the model takes them, instead of ids. The base runs in f32, and
 the adapter beside it, not merged.
-Run it with peft 0.21 and transformers 5.24.
+Run it in the environment of requirements-newest.txt.
 """
 
 import argparse

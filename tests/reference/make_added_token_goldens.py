@@ -4,7 +4,7 @@ overlap, and the library's ids of random texts:
 
     {"reference", "cases": [{"class", "decoder", "texts": [[text, [ids]], …]}, …]}
 
-"decoder" is added_tokens_decoder of tokenizer_config.json. Run it with transformers 5.24.
+"decoder" is added_tokens_decoder of tokenizer_config.json. Run it in the environment of requirements-newest.txt.
 """
 
 import json

@@ -5,7 +5,7 @@ The "model" is a hash of the previous tokens (hash_logits). tests/unit/runtime/b
 hash, so that only the search is compared. The first 400 cases have the answers of 4.36.2, whose search differs in
 places; itif follows the newest version of the file.
 
-In the reference environment (README.md): /opt/ref/bin/python tests/reference/make_beam_goldens.py
+Run it in the environment of requirements.txt, then in that of requirements-newest.txt.
 """
 
 import json

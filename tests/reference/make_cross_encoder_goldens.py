@@ -5,7 +5,7 @@ labels as sentence-transformers 6 saves them, with seeded random weights, and th
     golden.json: {"cases": [...], "texts": [...], "variants": [{"changes": [[file, pointer, value]], "texts": [...]}]}
 
 Cases are as in make_goldens.py. Texts also have "text" and "pair". The last pair is cut to the longest text. A variant
-changes files of the directory. Run it with sentence-transformers 6.2 and transformers 5.24.
+changes files of the directory. Run it in the environment of requirements-newest.txt.
 """
 
 import json

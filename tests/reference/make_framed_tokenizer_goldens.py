@@ -7,7 +7,7 @@ documents, and the output of transformers' fast tokenizers for difficult texts:
 
 With --newest, the script only writes "newest": the texts that the installed version encodes otherwise.
 
-Run it in the environment of requirements.txt, then with --newest and transformers 5.24.
+Run it in the environment of requirements.txt, then with --newest in that of requirements-newest.txt.
 """
 
 import json

@@ -6,7 +6,7 @@ transformers' generate() returns, one source at a time:
 
 "tokens" follow the decoder's first token. Run it in the environment of requirements.txt.
 
-With --newest, in an environment with the newest transformers instead: keeps the models, puts its answers beside the
+With --newest, in the environment of requirements-newest.txt: keeps the models, puts its answers beside the
 older ones where they differ, and writes variants.json, the answers of models whose generation_config.json is changed:
 
     [{"reference": …, "model": "beams-4", "change": {key: value, null: absent}, "cases": [...]}, ...]

@@ -8,7 +8,7 @@ Each row changes files of a directory, as [file, JSON pointer, value], and has o
     "ids":     the library's ids of TEXTS, which are ours
     "same":    true: the library's answer does not change, and ours must not either
 
-Run it with transformers 5.24, sentence-transformers 6.2 and peft 0.21.
+Run it in the environment of requirements-newest.txt.
 """
 
 import json

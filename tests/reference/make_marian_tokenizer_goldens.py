@@ -11,7 +11,7 @@ which by default removes spaces before punctuation. With --newest, the script on
 punctuation after a space. "added" is the added_tokens.json beside the other files, for marks that no document has.
 "gaps" is of the newest version, too: a vocab.json without some pieces, whose ids then have none.
 
-Run it in the environment of requirements.txt, then with --newest and transformers 5.24.
+Run it in the environment of requirements.txt, then with --newest in that of requirements-newest.txt.
 """
 
 import json

@@ -2,7 +2,7 @@
 """Adds requests with padding ids inside the text to golden.json of the RoBERTa models of tests/data/goldens, with the
 answers of transformers' RobertaModel: its positions skip padding ids, and without a mask it attends to them.
 
-Run it with transformers 5.24, after make_goldens.py.
+Run it in the environment of requirements-newest.txt, after make_goldens.py.
 """
 
 import json

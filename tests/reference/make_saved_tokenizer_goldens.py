@@ -4,7 +4,7 @@ them, and its answers:
 
     golden.json: {"texts": [[text, [ids]], …], "decode": [[[ids], text], …]}; only Marian's decodes
 
-Run it with transformers 5.24, after the scripts that write the small tokenizers.
+Run it in the environment of requirements-newest.txt, after the scripts that write the small tokenizers.
 """
 
 import json

@@ -4,8 +4,8 @@ with the tokenizer of tests/data/roberta_tokenizer and seeded random weights, an
 
     golden.json: {"cases": [...], "texts": [...]}
 
-Cases are as in make_goldens.py. Texts also have "text", and encode() cuts the last to max_seq_length. Run it with
-sentence-transformers 6.2 and transformers 5.24.
+Cases are as in make_goldens.py. Texts also have "text", and encode() cuts the last to max_seq_length. Run it in
+the environment of requirements-newest.txt.
 """
 
 import json

@@ -4,7 +4,7 @@
 The tokenizers library classifies characters by tables of an old Unicode version. It treats a character assigned
 since then (an accent, a punctuation mark) as an ordinary letter, as it did when the models were trained. This
 script therefore queries the library for each code point, instead of using a current Unicode library.
-Run it in the environment of requirements.txt.
+Run it in the environment of requirements-newest.txt.
 """
 
 import argparse
