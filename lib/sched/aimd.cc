@@ -24,7 +24,7 @@ class Aimd final : public BatchControl {
       return std::min<double>(bound(),
                               run.num_tokens * std::max(0.5, 0.9 * target_ns / execute_ns));
     }
-    return is_full(run) ? bound() + bound() / 16 + 1.0 : bound();
+    return has_no_room(run) ? bound() + bound() / 16 + 1.0 : bound();
   }
 };
 

@@ -13,6 +13,7 @@
 // Owned by the executor's thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -68,6 +69,12 @@ class BatchControl {
   // True if the batch was nearly as large as the bound: more would have run if there had been room.
   bool is_full(const BatchRun& run) const noexcept {
     return run.num_tokens >= tokens_ - tokens_ / 8;
+  }
+  // True if the batch is full, also because another request of its mean length would not fit: a
+  // bound of less than seven requests of one length is rarely full to an eighth.
+  bool has_no_room(const BatchRun& run) const noexcept {
+    const uint32_t mean_tokens = run.num_tokens / std::max(1u, run.num_requests);
+    return is_full(run) || run.num_tokens + mean_tokens > tokens_;
   }
 
  private:

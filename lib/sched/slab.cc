@@ -34,13 +34,6 @@ class Slab final : public BatchControl {
     if (factor < 1) return std::min<double>(bound(), next);
     return has_no_room(run) ? std::max<double>(bound(), std::ceil(next)) : bound();
   }
-
- private:
-  // True if the batch is full, also because another request of its mean length would not fit.
-  bool has_no_room(const BatchRun& run) const noexcept {
-    const uint32_t mean_tokens = run.num_tokens / std::max(1u, run.num_requests);
-    return is_full(run) || run.num_tokens + mean_tokens > bound();
-  }
 };
 
 }  // namespace

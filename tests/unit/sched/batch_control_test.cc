@@ -191,6 +191,29 @@ TEST(Slab, ABatchWithoutRoomForTheNextRequestIsFull) {
   EXPECT_EQ(control->tokens(40 * kMs), 400u);
 }
 
+// aimd stayed at one request of 64 tokens once its bound was between 74 and 127: no such batch
+// filled it to an eighth.
+TEST_P(BatchControlTest, GrowsFromOneRequestOfManyTokens) {
+  constexpr uint32_t kTokens = 64;
+  constexpr uint64_t kSloNs = 200 * kMs;
+  const auto control = make();
+  const auto run_requests = [&](uint32_t num_requests, uint64_t execute_ns) {
+    control->ran({.num_tokens = num_requests * kTokens,
+                  .execute_ns = execute_ns,
+                  .slo_ns = kSloNs,
+                  .num_requests = num_requests});
+  };
+  run_requests(1, 900 * kMs);
+  EXPECT_LE(control->tokens(kSloNs), kTokens) << "far too long";
+  uint32_t num_requests = 0;
+  for (int i = 0; i < 200; ++i) {
+    num_requests = std::max(1u, control->tokens(kSloNs) / kTokens);
+    run_requests(num_requests, cost_ns(num_requests * kTokens));
+  }
+  EXPECT_GE(num_requests, 10u) << "12 requests take 79 ms, and the aim is 80 ms";
+  EXPECT_LE(num_requests, 13u);
+}
+
 TEST(BatchControl, NamesAreParsed) {
   for (size_t i = 0; i < kBatchControlNames.size(); ++i) {
     const auto kind = parse_batch_control(kBatchControlNames[i]);
