@@ -55,6 +55,7 @@ json ApplianceDocuments::groups() const {
                     {"turn_wait_s", static_cast<double>(g.turn_wait_ns) * 1e-9},
                     {"requests_per_s", recent.requests_per_s},
                     {"latency_ns", static_cast<uint64_t>(recent.latency_ns)},
+                    {"batch_ns", static_cast<uint64_t>(recent.batch_ns)},
                     {"gue", recent.gue},
                     {"device_failed", g.device_failed}});
     if (g.keeps_graphs) {

@@ -67,7 +67,9 @@ GroupWatch::Reading GroupWatch::take(const std::vector<TenantInfo>& tenants,
                           .refused = g.refused,
                           .busy_ns = g.busy_ns,
                           .turn_wait_ns = g.turn_wait_ns,
-                          .intake_ns = g.intake_ns};
+                          .intake_ns = g.intake_ns,
+                          .answered = g.answered,
+                          .execute_ns = g.execute_ns};
   for (const auto& worker : pipeline_.workers()) {
     now.worker_busy_ns.push_back(worker->counters().busy_ns.read());
     now.received += worker->counters().received.read();
@@ -142,7 +144,9 @@ GroupReport GroupWatch::report(const GroupInfo& group, const std::vector<TenantI
   report.verdict = telemetry::find_limit(load);
   if (interval_ns > 0) report.requests_per_s = static_cast<double>(load.answered) / load.interval_s;
   report.latency_ns = mean(latency_ns, load.answered);
-  report.gue = telemetry::gue(report.requests_per_s, report.latency_ns);
+  report.batch_ns =
+      mean(since(g.execute_ns, g_before.execute_ns), since(g.answered, g_before.answered));
+  report.gue = telemetry::gue(report.requests_per_s, report.batch_ns);
   return report;
 }
 

@@ -1,4 +1,4 @@
-// Says what limits each group now, and its throughput over latency, from the counts of the last
+// Says what limits each group now, and its GPU utilisation efficacy, from the counts of the last
 // seconds.
 //
 // Keeps two earlier readings: when the newer is 1 s old, it replaces the older and the current one
@@ -16,6 +16,7 @@
 #include "pipeline/pipeline.h"
 #include "serving/tenant_service.h"
 #include "telemetry/bottleneck.h"
+#include "telemetry/gue.h"
 
 namespace itif::serving {
 
@@ -25,7 +26,9 @@ struct GroupReport {
   telemetry::Verdict verdict = {};
   double requests_per_s = 0;
   double latency_ns = 0;  // mean, from a request's first piece until its response can be sent
-  double gue = 0;         // telemetry::gue()
+  // Mean time of an answer's batch, from its start to its end; 0: nothing was answered.
+  double batch_ns = 0;
+  double gue = 0;  // telemetry::gue() of requests_per_s and batch_ns
   double share_percent = 0;
 };
 
@@ -47,7 +50,7 @@ class GroupWatch {
   };
   struct Group {
     uint64_t batches = 0, requests = 0, tokens = 0, refused = 0, busy_ns = 0, turn_wait_ns = 0;
-    uint64_t intake_ns = 0;
+    uint64_t intake_ns = 0, answered = 0, execute_ns = 0;
   };
   struct Reading {
     uint64_t at_ns = 0;

@@ -129,7 +129,8 @@ void add_tenant_stages(telemetry::Families& families, const pipeline::Pipeline& 
 // The figures cover the time since a scrape at least a second ago.
 void add_limits(telemetry::Families& families, GroupWatch& watch) {
   auto gue =
-      gauge_family("itif_group_gue", "Requests per second over mean latency in ms (GSLICE's GUE).");
+      gauge_family("itif_group_gue",
+                   "Answers per second over the mean time of their batches in ms (GSLICE's GUE).");
   auto limits = gauge_family("itif_group_limit", "1 for what limits the group now.");
   for (const GroupReport& report : watch.read()) {
     add_sample(gue, {{"group", report.name}}, report.gue);

@@ -81,8 +81,10 @@ struct GroupInfo {
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
   uint64_t turn_wait_ns = 0;  // part of busy_ns
-  uint64_t intake_ns = 0;     // time of its thread in taking requests in
-  bool overlaps = false;      // its thread prepares a batch while another computes
+  // Requests that ended with a result; Σ over these, from the start of their batch to its end.
+  uint64_t answered = 0, execute_ns = 0;
+  uint64_t intake_ns = 0;  // time of its thread in taking requests in
+  bool overlaps = false;   // its thread prepares a batch while another computes
   uint32_t max_batch_tokens = 0, max_batch_requests = 0;
   std::string planner, scheduler;
   GroupShares::Share share;

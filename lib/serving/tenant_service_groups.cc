@@ -306,6 +306,8 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();
     entry.turn_wait_ns = c.turn_wait_ns.read();
+    entry.answered = c.answered.read();
+    entry.execute_ns = c.execute_ns.read();
     entry.intake_ns = c.intake_ns.read();
     entry.overlaps = stage.overlaps();
     entry.max_batch_tokens = group.options().max_tokens;

@@ -96,6 +96,7 @@ Result<json> ApplianceDocuments::bottleneck(const std::string& group) const {
                     {"answered", load.answered},
                     {"requests_per_s", r.requests_per_s},
                     {"latency_ns", static_cast<uint64_t>(r.latency_ns)},
+                    {"batch_ns", static_cast<uint64_t>(r.batch_ns)},
                     {"gue", r.gue},
                     {"overloaded", load.overloaded},
                     {"waiting", load.waiting},

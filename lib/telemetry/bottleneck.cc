@@ -98,8 +98,4 @@ Verdict find_limit(const GroupLoad& load, const LimitRules& rules) {
   return {Limit::kDevice, fmt::format("batches run {:.0f} % of the time", percent(runs))};
 }
 
-double gue(double requests_per_s, double latency_ns) noexcept {
-  return latency_ns > 0 ? requests_per_s / (latency_ns * 1e-6) : 0;
-}
-
 }  // namespace itif::telemetry

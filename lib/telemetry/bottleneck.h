@@ -78,9 +78,4 @@ struct Verdict {
 //   7. clients.
 Verdict find_limit(const GroupLoad& load, const LimitRules& rules = {});
 
-// GPU utilisation efficacy: throughput / latency, in requests per second and millisecond, as in the
-// paper's tables (α = 1). 0 without a latency.
-// Source: GSLICE, section 2.1.4.
-double gue(double requests_per_s, double latency_ns) noexcept;
-
 }  // namespace itif::telemetry

@@ -61,7 +61,7 @@ void show_groups(const json& document) {
          with_thousands(tenants.size()), text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
          bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
          count_cell(g, "requests_executing"), text_cell(g, "scheduler"), text_cell(g, "planner"),
-         percent_cell(g, "share_percent"), cpus_cell(g), rate_cell(g, "gue"), padding_cell(g)});
+         percent_cell(g, "share_percent"), cpus_cell(g), gue_cell(g, "gue"), padding_cell(g)});
   }
   fmt::print("{}", table.text());
 }

@@ -74,6 +74,7 @@ void show_bottleneck(const json& document) {
                {"LIMIT"},
                {"REQUESTS/S", kRight},
                {"LATENCY", kRight},
+               {"BATCH TIME", kRight},
                {"GUE", kRight},
                {"DEVICE", kRight},
                {"TURNS", kRight},
@@ -87,7 +88,7 @@ void show_bottleneck(const json& document) {
   std::string reasons;
   for (const json& g : document.value("groups", json::array())) {
     table.add({text_cell(g, "name"), text_cell(g, "limit"), rate_cell(g, "requests_per_s"),
-               duration_cell(g, "latency_ns"), rate_cell(g, "gue"),
+               duration_cell(g, "latency_ns"), duration_cell(g, "batch_ns"), gue_cell(g, "gue"),
                percent_of(g.value("device_busy", 0.0)), percent_of(g.value("turn_wait", 0.0)),
                percent_of(g.value("intake_busy", 0.0)),
                percent_of(g.value("share_percent", 0.0) / 100),

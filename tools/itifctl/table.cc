@@ -124,6 +124,15 @@ std::string rate_cell(const json& object, const char* field) {
   });
 }
 
+std::string gue_cell(const json& object, const char* field) {
+  return number_cell(object, field, [](const json& n) {
+    const double value = n.get<double>();
+    if (value <= 0) return std::string(kNothing);
+    if (value >= 999.5) return with_thousands(static_cast<uint64_t>(std::llround(value)));
+    return fmt::format("{:.3g}", value);
+  });
+}
+
 std::string duration_cell(const json& object, const char* field) {
   return number_cell(object, field, [](const json& n) {
     const auto ns = n.get<uint64_t>();

@@ -41,6 +41,8 @@ class Facts {
 std::string text_cell(const nlohmann::json& object, const char* field);
 std::string count_cell(const nlohmann::json& object, const char* field);  // 1,234,567
 std::string rate_cell(const nlohmann::json& object, const char* field);   // 1,234.5
+// GUE with three digits, also of small values: 2,160 or 83.7 or 0.00714; 0: "-"
+std::string gue_cell(const nlohmann::json& object, const char* field);
 // ns → "9.8 ms"; 0: "-"
 std::string duration_cell(const nlohmann::json& object, const char* field);
 std::string bytes_cell(const nlohmann::json& object, const char* field);

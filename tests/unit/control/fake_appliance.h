@@ -271,7 +271,8 @@ class FakeAppliance final : public Appliance, public Documents {
            {"answered", 1200},
            {"requests_per_s", 1200.0},
            {"latency_ns", 10'000'000},
-           {"gue", 120.0},
+           {"batch_ns", 4'000'000},
+           {"gue", gue.load()},
            {"overloaded", 0},
            {"waiting", 12},
            {"received_datagrams", 1210},
@@ -323,6 +324,7 @@ class FakeAppliance final : public Appliance, public Documents {
     return nlohmann::json::object();
   }
   mutable std::atomic<bool> is_tracing{false};
+  std::atomic<double> gue{300.0};
   mutable std::atomic<uint32_t> wanted{0};
   std::atomic<uint32_t> traced{1};
   std::atomic<bool> is_removed{false};  // the traced tenant

@@ -29,12 +29,24 @@ TEST_F(WatchTest, ShowsStages) {
 TEST_F(WatchTest, ShowsWhatLimitsGroups) {
   const std::string text = good({"bottleneck"});
   EXPECT_TRUE(has(text, "bert-768  device")) << text;
+  EXPECT_TRUE(has(text, "10.0 ms     4.00 ms  300 ")) << text;
   EXPECT_TRUE(has(text, "97 %")) << text;
   EXPECT_TRUE(has(text, "bert-768: device: requests wait 6.00 ms")) << text;
   const json document = json::parse(good({"--json", "bottleneck", "bert-768"}));
-  EXPECT_EQ(document["groups"][0]["gue"], 120.0);
+  EXPECT_EQ(document["groups"][0]["gue"], 300.0);
   expect_failure({"bottleneck", "none"}, 1, "no group 'none'");
   expect_failure({"bottleneck", "--interval", "10ms"}, 2, "at least 1s");
+}
+
+// A rate with one decimal showed 0.0 for heavy models, and for groups without answers.
+TEST_F(WatchTest, ShowsSmallEfficaciesAndNoneWithoutAnswers) {
+  const std::pair<double, const char*> shown[] = {
+      {0.00714, "4.00 ms  0.00714 "}, {2'160'136.4, "4.00 ms  2,160,136 "}, {0, "4.00 ms    - "}};
+  for (const auto& [gue, cell] : shown) {
+    appliance_->gue = gue;
+    const std::string text = good({"bottleneck"});
+    EXPECT_TRUE(has(text, cell)) << text;
+  }
 }
 
 TEST_F(WatchTest, TracesRequests) {

@@ -75,6 +75,20 @@ TEST_F(GroupWatchTest, FullnessIsOfTheBatchesOfTheInterval) {
   EXPECT_EQ(read(2 * kWatchSecond).load.batch_fullness, 0) << "none ran since";
 }
 
+// GUE's time is that of the batches, by the executor's counts.
+TEST_F(GroupWatchTest, TheTimeOfBatchesIsOfTheInterval) {
+  EXPECT_EQ(read().batch_ns, 0) << "nothing was answered";
+  run_request();
+  run_request();
+  const GroupInfo group = info();
+  EXPECT_EQ(group.answered, 2u);
+  const GroupReport report = read();
+  EXPECT_NEAR(report.batch_ns, static_cast<double>(group.execute_ns) / 2, 1);
+  EXPECT_GT(report.batch_ns, 0);
+  EXPECT_EQ(report.gue, telemetry::gue(report.requests_per_s, report.batch_ns));
+  EXPECT_EQ(read(2 * kWatchSecond).batch_ns, 0) << "none ran since";
+}
+
 // A group that is made again counts from 0, and its name is the same.
 TEST_F(GroupWatchTest, AGroupThatIsMadeAgainCountsFromZero) {
   for (int i = 0; i < 3; ++i) run_request();

@@ -1,6 +1,8 @@
 // The rules that find what limits a group, in their order, and GSLICE's GUE.
 #include "telemetry/bottleneck.h"
 
+#include "telemetry/gue.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -198,7 +200,7 @@ TEST(Bottleneck, NamesAreDistinct) {
 
 // GSLICE, Table 5: ResNet-50 in batches of 8 answers 816 images/s, each in 9.75 ms; VGG-19 in
 // batches of 32 answers 512 images/s, each in 63.12 ms.
-TEST(Gue, IsThroughputOverLatency) {
+TEST(Gue, IsThroughputOverTheTimeOfABatch) {
   EXPECT_NEAR(gue(816, 9.75e6), 83.69, 0.005);
   EXPECT_NEAR(gue(512, 63.12e6), 8.11, 0.005);
   // Table 2: Alexnet under MPS has 235.75; section 4.4 says 460 images/s, thus 1.95 ms each.
