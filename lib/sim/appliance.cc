@@ -233,6 +233,14 @@ void Appliance::remove_tenant(uint32_t id) {
   leaving_.back().generation = generation_;
 }
 
+void Appliance::set_objective(uint32_t id, uint64_t slo_ns) {
+  const auto found =
+      std::ranges::find_if(tenants_, [id](const Served& t) { return t.record.id == id; });
+  CHECK(found != tenants_.end());
+  found->record.slo_ns = slo_ns;
+  publish();
+}
+
 void Appliance::remove_all() {
   while (!tenants_.empty()) remove_tenant(tenants_.back().record.id);
 }

@@ -42,6 +42,8 @@ class Appliance {
   // ended. REQUIRES: there is such a tenant.
   void remove_tenant(uint32_t id);
   void remove_all();
+  // Publishes another objective of a tenant. REQUIRES: there is such a tenant.
+  void set_objective(uint32_t id, uint64_t slo_ns);
   size_t num_tenants() const noexcept { return tenants_.size(); }
   // Tenants that were removed and whose requests have not ended.
   size_t num_leaving() const noexcept { return leaving_.size(); }

@@ -31,17 +31,27 @@ struct TenantResults {
 // A period of a group, in scenarios that have several groups or divide the device.
 struct GroupInterval {
   uint64_t sent = 0, answered = 0;
-  uint64_t missed = 0;       // answered later than the tenant's objective
-  uint64_t latency_ns = 0;   // Σ over the answers
-  double share_percent = 0;  // of the device, at the end of the period
+  uint64_t missed = 0;                       // answered later than the tenant's objective
+  uint64_t latency_ns = 0;                   // Σ over the answers
+  double share_percent = 0;                  // of the device, at the end of the period
+  uint64_t batches = 0, batch_requests = 0;  // that ended in it, and their requests
 
   double mean_latency_ms() const {
     return answered > 0 ? static_cast<double>(latency_ns) / static_cast<double>(answered) / 1e6 : 0;
   }
+  double mean_batch_requests() const {
+    return batches > 0 ? static_cast<double>(batch_requests) / static_cast<double>(batches) : 0;
+  }
+};
+// A batch that ended.
+struct BatchEnd {
+  uint64_t at_ns = 0;  // from the start
+  uint32_t num_requests = 0;
 };
 struct GroupResults {
   std::string name;
   std::vector<GroupInterval> intervals;  // from the start, warm-up included
+  std::vector<BatchEnd> batches = {};    // with SimulationOptions::notes_batches, in order
   // From the launch of a request's batch to its end, in the whole run; with waits for other groups'
   // batches if the device is not divided.
   double mean_execute_ms = 0;

@@ -65,6 +65,11 @@ void Simulation::impersonate(uint32_t tenant, uint32_t victim) {
   targets_[tenant].credential.tenant_id = targets_[victim].record.id;
 }
 
+void Simulation::set_objective(uint32_t tenant, uint64_t slo_ns) {
+  targets_[tenant].record.slo_ns = slo_ns;
+  appliance_->set_objective(targets_[tenant].record.id, slo_ns);
+}
+
 Status Simulation::make_engine() {
   client::EngineOptions options;
   options.session = static_cast<uint32_t>(random_.next());
@@ -92,6 +97,7 @@ Status Simulation::restart(const std::vector<tenant::Record>& records) {
   link_.clear();
   ITIF_ASSIGN(appliance_, Appliance::create(clock_, nic_, scenario_, random_.next(), tables));
   logged_batches_ = logged_tokens_ = logged_rows_ = 0;
+  noted_.clear();
   for (const tenant::Record& record : records) ITIF_TRY(appliance_->add_tenant(record));
   return {};
 }
@@ -239,10 +245,23 @@ uint64_t Simulation::objective_of(const Pending& pending) const noexcept {
 }
 
 // Groups that divide the device keep a time line.
-void Simulation::note_shares() {
-  for (size_t i = 0; i < sources_.size(); ++i)
-    if (GroupInterval* interval = results_.interval_at(i, now_ns() - start_ns_))
-      interval->share_percent = appliance_->share_percent(i);
+void Simulation::note_groups() {
+  noted_.resize(sources_.size());
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const uint64_t at_ns = now_ns() - start_ns_;
+    GroupInterval* interval = results_.interval_at(i, at_ns);
+    if (interval == nullptr) continue;
+    interval->share_percent = appliance_->share_percent(i);
+    const Appliance::Totals totals = appliance_->totals_of(i);
+    const uint64_t batches = totals.batches - noted_[i].batches;
+    const uint64_t requests = totals.requests - noted_[i].requests;
+    noted_[i] = totals;
+    interval->batches += batches;
+    interval->batch_requests += requests;
+    if (options_.notes_batches && batches > 0)
+      results_.groups[i].batches.push_back(
+          {.at_ns = at_ns, .num_requests = static_cast<uint32_t>(requests / batches)});
+  }
 }
 
 // Returns true if the arrivals may end before the scenario's duration.
@@ -328,7 +347,7 @@ Status Simulation::run(Intruder* intruder) {
     if (next_ns > now_ns()) clock_.advance_ns(next_ns - now_ns());
     if (intruder && intruder_ns <= now_ns()) ITIF_TRY(intruder->act());
     settle();
-    note_shares();
+    note_groups();
   }
   ITIF_TRY(check_memory());
   const Appliance::Totals totals = appliance_->totals();

@@ -26,6 +26,7 @@ struct SimulationOptions {
   bool logs_events = false;
   std::FILE* log_file = nullptr;         // the events' text; null: only their hash
   uint64_t interval_ns = 1'000'000'000;  // of the time line
+  bool notes_batches = false;            // GroupResults::batches, and a time line in any case
 };
 
 // Acts on a simulation between its events.
@@ -65,6 +66,8 @@ class Simulation final : public client::OutcomeSink {
   // Makes the client send a tenant's requests under another one's id, with a key of its own. The
   // appliance must answer none of them. REQUIRES: before run().
   void impersonate(uint32_t tenant, uint32_t victim);
+  // Sets the objective of a tenant's later requests.
+  void set_objective(uint32_t tenant, uint64_t slo_ns);
   // Ends the appliance, with all that it holds, and starts another with these tenants.
   Status restart(const std::vector<tenant::Record>& records);
   // Removes all tenants and waits until their slots are free. REQUIRES: run() has ended. Errors:
@@ -117,7 +120,7 @@ class Simulation final : public client::OutcomeSink {
   bool has_right_tokens(const Pending& pending, std::span<const std::byte> result) const;
   Status check_memory() const;
   void log_batches();
-  void note_shares();
+  void note_groups();
   uint64_t objective_of(const Pending& pending) const noexcept;
   bool ends_early() const noexcept;
   size_t settle();
@@ -140,6 +143,7 @@ class Simulation final : public client::OutcomeSink {
   std::vector<Pending> pending_;
   std::vector<uint32_t> free_;
   EventLog log_;
+  std::vector<Appliance::Totals> noted_;  // by group
   uint64_t logged_batches_ = 0, logged_tokens_ = 0, logged_rows_ = 0;
   uint64_t last_outcome_ns_ = 0;
   uint64_t ended_busy_ns_ = 0;  // of appliances before a restart

@@ -26,7 +26,8 @@ Status Simulation::make_sources() {
     ITIF_ASSIGN(source.spec, spec_of(scenario_.group(i).model));
     source.duration_ns = std::min(slice.until_ns, scenario_.duration_ns) - slice.from_ns;
     results_.generates |= generates(source.spec);
-    if (scenario_.num_groups() > 1 || scenario_.slices.mode != SliceMode::kNone)
+    if (scenario_.num_groups() > 1 || scenario_.slices.mode != SliceMode::kNone ||
+        options_.notes_batches)
       results_.interval_ns = options_.interval_ns;
     results_.groups.push_back({.name = scenario_.group(i).name, .intervals = {}});
   }

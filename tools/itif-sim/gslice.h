@@ -10,65 +10,71 @@
 #include <vector>
 
 #include "base/error.h"
-#include "report/figure.h"
+#include "report/gslice_rows.h"
+#include "report/results.h"
 #include "sim/figures.h"
 #include "sim/scenario.h"
 
 namespace itif::sim {
 
+inline constexpr uint64_t kSecond = 1'000'000'000, kMs = 1'000'000;  // in ns
+
 // Figures 8 to 10, Tables 2 and 3: groups that always have requests, under three modes.
 struct MixRow {
-  std::string mix, mode;
+  std::string mix, networks;  // "C1", and the paper's networks whose place its groups take
+  bench::Way way = bench::Way::kDefault;
   struct Group {
     std::string model;
-    double per_s = 0, mean_ms = 0, p99_ms = 0;
-    double execute_ms = 0;  // from the launch of a batch to its end
+    bench::Served served;
+    bench::AnswerTimes times;
+    double mean_ms = 0;
   };
   std::vector<Group> groups;
-  double per_s() const;       // of all groups
-  double mean_ms() const;     // of all answers
-  double execute_ms() const;  // of all answers
-  // Section 2.1.4, with the time of a batch as the latency: with requests always waiting, a
-  // client's latency is their number over the throughput.
-  double gue() const { return execute_ms() > 0 ? per_s() / execute_ms() : 0; }
+  bench::Served served() const;  // of all groups; the time of a batch is the mean of all answers
 };
-inline constexpr const char* kModes[] = {"default", "slab", "slices"};
+// By Way.
+inline constexpr const char* kWays[] = {"default", "slab", "tuned slices"};
 
 // Figures 12a and 12b: a group that always has requests, with some components of GSLICE.
 struct ComponentRow {
-  std::string model, mode;  // bench::Component::name
-  double per_s = 0, p50_ms = 0;
-  double execute_ms = 0;  // from the launch of a batch to its end
+  std::string model, network;
+  bench::Component component;
+  bench::Served served;
+  double p50_ms = 0, p99_ms = 0;
 };
 
-// Figures 12c and 14: a group with an objective, under two controls of its batches.
+// Figure 14: a group with an objective, under two controls of its batches.
 struct ControlRow {
   std::string control;
-  double slo_ms = 0, per_s = 0, p99_ms = 0;
-  double late_percent = 0;  // of the answers, later than the objective
-  // From the end of another group, with which it shared the device, to the first tenth of a second
-  // in which it answers 95 % of what it answers at last.
-  double convergence_ms = 0;
-};
-
-// Figures 15 and 16.
-struct TimeLine {
-  std::string name, title;
-  Results results;
+  uint32_t slo_ms = 0;
+  bench::Served served;
+  bench::AnswerTimes times;
 };
 
 struct GsliceReport {
   std::vector<MixRow> mixes;
   std::vector<ComponentRow> components;
   std::vector<ControlRow> controls;
-  std::vector<TimeLine> time_lines;
+  std::vector<bench::Converged> convergences;  // Figure 12c
+  std::vector<bench::TimeLine> convergence_lines;
+  std::vector<bench::TimeLine> time_lines;  // Figures 15 and 16
 };
 
-// Errors: those of simulate().
-Result<GsliceReport> run_gslice(bool is_quick);
+// The type of all runs, on the machine v100.
+inline constexpr const char* kGsliceType = "f16";
+// `in_flight` requests at all times: texts of 64 tokens, or images.
+GroupScenario busy_group(const std::string& model, uint64_t slo_ns, uint32_t in_flight);
+Scenario gslice_scenario(std::vector<GroupScenario> groups);
+bench::Served served_of(const Results& results, size_t group);
+bench::AnswerTimes times_of(const Results& results, size_t group);
 
-// Figures 12a and 12b of a report.
-bench::Figure components_figure(const GsliceReport& report);
+// Errors of these: those of simulate().
+Result<GsliceReport> run_gslice(bool is_quick);
+// Figures 12c and 14.
+Status run_controls(bool is_quick, GsliceReport& report);
+
+// The rows, notes and time lines as the benches slices, slab and components write them.
+std::vector<bench::Results> results_of(const GsliceReport& report);
 std::string to_markdown(const std::string& command, const GsliceReport& report);
 std::string to_json(const GsliceReport& report);
 

@@ -6,144 +6,77 @@
 
 #include "commit.h"
 #include "gslice.h"
-#include "report/gslice_paper.h"
+#include "report/figures.h"
+#include "report/tables.h"
 
 namespace itif::sim {
 namespace {
 
 using nlohmann::ordered_json;
 
-// Our mixes, and the paper's networks whose place they take.
-struct Counterpart {
-  const char *mix, *networks;
+struct Section {
+  const char *bench, *title, *text;
 };
-constexpr Counterpart kCounterparts[] = {{"minilm-l6", "Alexnet"},
-                                         {"bert-tiny", "Mobilenet"},
-                                         {"vit-base", "ResNet-50"},
-                                         {"albert-large", "VGG-19"},
-                                         {"C1", "Alexnet, ResNet-50"},
-                                         {"C2", "Alexnet, VGG-19"},
-                                         {"C3", "Alexnet, ResNet-50, VGG-19"},
-                                         {"C4", "Alexnet, Mobilenet, ResNet-50, VGG-19"}};
+constexpr Section kSections[] = {
+    {"slices", "Figures 8 to 10, Tables 2 and 3: throughput, latency and utilisation",
+     "Each group always has 32 requests in flight, texts of 64 tokens or images of 197, and an "
+     "objective of 25 ms. `default`: batches of one request, and the groups' batches one after "
+     "another. `slab`: batches as large as the objective allows. `tuned slices`: with tuned parts "
+     "of the device, too. C1 to C4 are the paper's combinations. MiniLM, BERT-tiny, ViT-base and "
+     "ALBERT-large take the place of Alexnet, Mobilenet, ResNet-50 and VGG-19. `batch ms` is the "
+     "mean time of an answer's batch, from its start to its end; GUE, the GPU utilisation "
+     "efficacy, is answers/s over that time (section 2.1.4)."},
+    {"components", "Figures 12a and 12b: what each component brings",
+     "Each group is alone, with 64 requests in flight and an objective of 25 ms. `none`: batches "
+     "of one request; the group's thread collects a payload from its packets, copies it to the "
+     "device, and does this for the next batch once it has seen the end of the one before, 50 µs "
+     "after it (assumed). `streams`: it prepares a batch while another runs. `zero copy`: a batch "
+     "reads its payloads from their packets. `batching`: slab."},
+    {"slab", "Figures 12c and 14: slab and aimd",
+     "ALBERT-large, with as many requests in flight as it could answer in four fifths of the "
+     "objective. For Figure 12c the objective rises from three times the time of one request to 50 "
+     "or 100 ms, and falls again; and a group with which it shared the device leaves. Convergence "
+     "is the time from that step to the first of three batches in a row whose sizes are within a "
+     "tenth, or one request, of the mean size at last. The paper starts its networks with batches "
+     "of one image, which is like the rise."}};
 
-constexpr const char* kComponentsFigure = "figure-12ab";
-
-const MixRow& row_of(const GsliceReport& report, const std::string& mix, const std::string& mode) {
-  return *std::ranges::find_if(
-      report.mixes, [&](const MixRow& row) { return row.mix == mix && row.mode == mode; });
-}
-
-std::string mixes_text(const GsliceReport& report) {
-  std::string text =
-      "\n## Figures 8 to 10: throughput and latency\n\nEach group always has 32 requests in "
-      "flight, texts of 64 tokens or images of 197, and an objective of 25 ms. `default`: batches "
-      "of one request, and the "
-      "groups' batches one after another. `slab`: batches as large as the objective allows. "
-      "`slices`: with tuned parts of the device, too. C1 to C4 are the paper's combinations.\n\n"
-      "| groups | mode | answers/s | batch, ms | mean ms | p99 ms | each group's answers/s |\n"
-      "|---|---|---:|---:|---:|---:|---|\n";
-  for (const MixRow& row : report.mixes) {
-    double p99_ms = 0;
-    std::string each;
-    for (const MixRow::Group& group : row.groups) {
-      p99_ms = std::max(p99_ms, group.p99_ms);
-      each += fmt::format("{}{} {:.0f}", each.empty() ? "" : ", ", group.model, group.per_s);
-    }
-    text += fmt::format("| {} | {} | {:.0f} | {:.2f} | {:.2f} | {:.2f} | {} |\n", row.mix, row.mode,
-                        row.per_s(), row.execute_ms(), row.mean_ms(), p99_ms, each);
-  }
-  text +=
-      "\n## Tables 2 and 3: GPU utilisation efficacy\n\nGUE is throughput over latency (section "
-      "2.1.4), here answers per second over the mean time in ms from the launch of a batch to its "
-      "end, over all groups. Gains are in % over `default`.\n\n"
-      "| groups | GUE default | slab | slices | gain of slab | paper | gain of slices | paper | "
-      "paper's networks |\n|---|---:|---:|---:|---:|---:|---:|---:|---|\n";
-  for (const auto& [mix, networks] : kCounterparts) {
-    const bench::StatedGain& stated = bench::stated_gain(networks);
-    const double base = row_of(report, mix, "default").gue();
-    const double slab = row_of(report, mix, "slab").gue();
-    const double slices = row_of(report, mix, "slices").gue();
-    text += fmt::format("| {} | {:.1f} | {:.1f} | {:.1f} | {:.0f} | {:g} | {:.0f} | {:g} | {} |\n",
-                        mix, base, slab, slices, 100 * (slab / base - 1), stated.slab,
-                        100 * (slices / base - 1), stated.slices, networks);
-  }
+std::string figures_text(const std::vector<bench::Figure>& figures, const std::string& bench) {
+  std::string text;
+  for (const bench::Figure& figure : figures)
+    if (figure.bench == bench) text += fmt::format("\n![{}]({}.svg)\n", figure.title, figure.name);
   return text;
 }
 
-const ComponentRow& component_of(const GsliceReport& report, const std::string& model,
-                                 const std::string& mode) {
-  return *std::ranges::find_if(report.components, [&](const ComponentRow& row) {
-    return row.model == model && row.mode == mode;
-  });
-}
-
-std::string_view network_of(const std::string& model) {
-  return std::ranges::find(kCounterparts, model, &Counterpart::mix)->networks;
-}
-
-std::string ratio_text(double ours, std::optional<double> stated) {
-  return fmt::format("{:.2f}{}", ours, stated ? fmt::format(" [{:.2f}]", *stated) : "");
-}
-
-std::string components_text(const GsliceReport& report) {
-  std::string text =
-      "\n## Figures 12a and 12b: what each component brings\n\n![Figures 12a and 12b](" +
-      std::string(kComponentsFigure) +
-      ".svg)\n\nEach group is alone, with 64 requests in flight and an objective of 25 ms. `none`: "
-      "batches of one request; the group's thread collects a payload from its packets, copies it "
-      "to "
-      "the device, and does this for the next batch once it has seen the end of the one before, "
-      "50 µs after it (assumed). `streams`: it prepares a batch while another runs. `zero copy`: a "
-      "batch reads its payloads from their packets. `batching`: slab. A batch's time is from its "
-      "launch to its end. Ratios are over `none`; the paper's gains, where its text states them, "
-      "are in brackets. The paper's latencies with a component are 2 to 3 times those without.\n\n"
-      "| group | components | answers/s | gain | batch, ms | ratio | median latency, ms | paper's "
-      "network |\n|---|---|---:|---:|---:|---:|---:|---|\n";
-  for (const ComponentRow& row : report.components) {
-    const ComponentRow& none = component_of(report, row.model, bench::kComponents[0].name);
-    const auto component =
-        std::ranges::find_if(bench::kComponents, [&](const auto& c) { return row.mode == c.name; });
-    const std::string_view network = network_of(row.model);
-    text += fmt::format("| {} | {} | {:.0f} | {} | {:.2f} | {:.2f} | {:.2f} | {} |\n", row.model,
-                        row.mode, row.per_s,
-                        ratio_text(row.per_s / none.per_s, bench::stated_gain(network, *component)),
-                        row.execute_ms, row.execute_ms / none.execute_ms, row.p50_ms, network);
+std::string sections_text(const GsliceReport& report) {
+  const std::vector<bench::Results> all = results_of(report);
+  const std::vector<bench::Figure> figures = bench::make_figures(all);
+  std::string text;
+  for (const Section& section : kSections) {
+    const bench::Results& results = *std::ranges::find(all, section.bench, &bench::Results::bench);
+    text +=
+        fmt::format("\n## {}\n{}\n{}\n\n{}", section.title, figures_text(figures, section.bench),
+                    section.text, bench::markdown_tables(results));
+    for (const std::string& note : results.notes) text += fmt::format("\n- {}\n", note);
   }
-  return text;
-}
-
-std::string controls_text(const GsliceReport& report) {
-  std::string text =
-      "\n## Figures 12c and 14: slab and aimd\n\nALBERT-large, with as many requests in flight as "
-      "the objective has "
-      "milliseconds. Another group shares the device at first. Convergence is the time from its "
-      "end to the first tenth "
-      "of a second with 95 % of the final throughput. Paper: slab converges within 300 ms at 50 ms "
-      "and within 500 ms at 100 ms, aimd after 3.5 and 10 s; slab's throughput is 2 to 50 % "
-      "higher.\n\n"
-      "| objective | control | answers/s | p99 ms | later than the objective | convergence |\n"
-      "|---:|---|---:|---:|---:|---:|\n";
-  for (const ControlRow& row : report.controls)
-    text += fmt::format("| {:g} ms | {} | {:.0f} | {:.1f} | {:.1f} % | {:.0f} ms |\n", row.slo_ms,
-                        row.control, row.per_s, row.p99_ms, row.late_percent, row.convergence_ms);
   return text;
 }
 
 std::string time_lines_text(const GsliceReport& report) {
   std::string text;
-  for (const TimeLine& line : report.time_lines) {
+  for (const bench::TimeLine& line : report.time_lines) {
     text += fmt::format("\n## {0}\n\n![{0}]({1}.svg)\n\n", line.title, line.name);
     text +=
-        "| s | group | part | arrivals/s | answers/s | mean ms |\n|---:|---|---:|---:|---:|---:|\n";
-    const size_t all = line.results.groups.front().intervals.size();
+        "| s | group | part | arrivals/s | answers/s | requests in a batch | mean ms |\n"
+        "|---:|---|---:|---:|---:|---:|---:|\n";
+    const size_t all = line.series.front().intervals.size();
     for (size_t i = 0; i < all; i += std::max<size_t>(1, all / 12))
-      for (const GroupResults& group : line.results.groups) {
-        if (i >= group.intervals.size()) continue;
-        const GroupInterval& interval = group.intervals[i];
-        if (interval.sent == 0 && interval.answered == 0) continue;
-        text += fmt::format("| {} | {} | {:.1f} % | {} | {} | {:.1f} |\n", i, group.name,
-                            interval.share_percent, interval.sent, interval.answered,
-                            interval.mean_latency_ms());
+      for (const bench::TimeLine::Series& series : line.series) {
+        if (i >= series.intervals.size()) continue;
+        const bench::TimeLine::Interval& interval = series.intervals[i];
+        if (interval.sent_per_s == 0 && interval.answered_per_s == 0) continue;
+        text += fmt::format("| {} | {} | {:.1f} % | {:.0f} | {:.0f} | {:.1f} | {:.1f} |\n", i,
+                            series.name, interval.share_percent, interval.sent_per_s,
+                            interval.answered_per_s, interval.batch_requests, interval.mean_ms);
       }
   }
   text +=
@@ -152,92 +85,83 @@ std::string time_lines_text(const GsliceReport& report) {
   return text;
 }
 
-}  // namespace
-
-bench::Figure components_figure(const GsliceReport& report) {
-  const auto panel = [&](const char* title, const char* label, double ComponentRow::*value) {
-    bench::Panel panel = {.title = title, .y_label = label, .kind = bench::Panel::Kind::kBars};
-    for (const bench::Component& component : bench::kComponents)
-      panel.series.push_back(component.name);
-    for (const ComponentRow& row : report.components) {
-      if (panel.lines.empty() || panel.lines.back().x != row.model)
-        panel.lines.push_back({.x = row.model, .y = {}});
-      panel.lines.back().y.push_back(row.*value);
+ordered_json json_of(const bench::TimeLine& line) {
+  ordered_json groups = ordered_json::array();
+  for (const bench::TimeLine::Series& series : line.series) {
+    ordered_json one = {{"name", series.name}};
+    for (const auto& [field, value] : bench::kTimeLineFields) {
+      ordered_json& values = one[field] = ordered_json::array();
+      for (const bench::TimeLine::Interval& interval : series.intervals)
+        values.push_back(interval.*value);
     }
-    return panel;
-  };
-  return {.name = kComponentsFigure,
-          .title = "Figures 12a and 12b: what each component brings, simulated v100",
-          .bench = {},
-          .panels = {panel("throughput", "answers/s", &ComponentRow::per_s),
-                     panel("mean time of a batch", "ms", &ComponentRow::execute_ms)}};
+    groups.push_back(std::move(one));
+  }
+  return {{"name", line.name}, {"interval_s", line.interval_s}, {"groups", std::move(groups)}};
 }
+
+}  // namespace
 
 std::string to_markdown(const std::string& command, const GsliceReport& report) {
   return fmt::format(
              "# GSLICE's figures, simulated\n\n| | |\n|---|---|\n| command | `{}` |\n"
-             "| commit | {} |\n| device | simulated v100, f16 |\n\n"
+             "| commit | {} |\n| device | simulated v100, {} |\n\n"
              "[simulation.md](../../docs/simulation.md#gslices-figures) says what differs from the "
              "paper.\n",
-             command, bench::kCommit) +
-         mixes_text(report) + components_text(report) + controls_text(report) +
-         time_lines_text(report);
+             command, bench::kCommit, kGsliceType) +
+         sections_text(report) + time_lines_text(report);
 }
 
 std::string to_json(const GsliceReport& report) {
   ordered_json mixes = ordered_json::array(), components = ordered_json::array(),
-               controls = ordered_json::array(), lines = ordered_json::array();
+               controls = ordered_json::array(), convergences = ordered_json::array(),
+               lines = ordered_json::array();
   for (const MixRow& row : report.mixes) {
     ordered_json groups = ordered_json::array();
     for (const MixRow::Group& group : row.groups)
       groups.push_back({{"model", group.model},
-                        {"answers_per_s", group.per_s},
+                        {"answers_per_s", group.served.per_s},
+                        {"execute_ms", group.served.batch_ms},
+                        {"gue", group.served.gue()},
                         {"mean_ms", group.mean_ms},
-                        {"p99_ms", group.p99_ms}});
+                        {"p50_ms", group.times.p50_ms},
+                        {"p99_ms", group.times.p99_ms},
+                        {"late_percent", group.times.late_percent}});
+    const bench::Served all = row.served();
     mixes.push_back({{"mix", row.mix},
-                     {"mode", row.mode},
-                     {"answers_per_s", row.per_s()},
-                     {"mean_ms", row.mean_ms()},
-                     {"execute_ms", row.execute_ms()},
-                     {"gue", row.gue()},
+                     {"mode", kWays[static_cast<size_t>(row.way)]},
+                     {"answers_per_s", all.per_s},
+                     {"execute_ms", all.batch_ms},
+                     {"gue", all.gue()},
                      {"groups", std::move(groups)}});
   }
   for (const ComponentRow& row : report.components)
     components.push_back({{"model", row.model},
-                          {"components", row.mode},
-                          {"answers_per_s", row.per_s},
+                          {"components", row.component.name},
+                          {"answers_per_s", row.served.per_s},
                           {"p50_ms", row.p50_ms},
-                          {"execute_ms", row.execute_ms}});
+                          {"p99_ms", row.p99_ms},
+                          {"execute_ms", row.served.batch_ms}});
   for (const ControlRow& row : report.controls)
     controls.push_back({{"control", row.control},
                         {"slo_ms", row.slo_ms},
-                        {"answers_per_s", row.per_s},
-                        {"p99_ms", row.p99_ms},
-                        {"late_percent", row.late_percent},
-                        {"convergence_ms", row.convergence_ms}});
-  for (const TimeLine& line : report.time_lines) {
-    ordered_json groups = ordered_json::array();
-    for (const GroupResults& group : line.results.groups) {
-      ordered_json percents = ordered_json::array(), answered = ordered_json::array(),
-                   means = ordered_json::array();
-      for (const GroupInterval& interval : group.intervals) {
-        percents.push_back(interval.share_percent);
-        answered.push_back(interval.answered);
-        means.push_back(interval.mean_latency_ms());
-      }
-      groups.push_back({{"name", group.name},
-                        {"percent", std::move(percents)},
-                        {"answers_per_s", std::move(answered)},
-                        {"mean_ms", std::move(means)}});
-    }
-    lines.push_back({{"name", line.name}, {"groups", std::move(groups)}});
-  }
+                        {"answers_per_s", row.served.per_s},
+                        {"execute_ms", row.served.batch_ms},
+                        {"p99_ms", row.times.p99_ms},
+                        {"late_percent", row.times.late_percent}});
+  for (const bench::Converged& one : report.convergences)
+    convergences.push_back({{"control", one.control},
+                            {"slo_ms", one.slo_ms},
+                            {"step", one.step},
+                            {"convergence_ms", one.ms}});
+  for (const auto* all : {&report.convergence_lines, &report.time_lines})
+    for (const bench::TimeLine& line : *all) lines.push_back(json_of(line));
   return ordered_json{{"tool", "itif-sim gslice"},
-                      {"version", 1},
+                      {"version", 2},
                       {"commit", bench::kCommit},
                       {"mixes", std::move(mixes)},
                       {"components", std::move(components)},
                       {"controls", std::move(controls)},
+                      {"convergences", std::move(convergences)},
                       {"time_lines", std::move(lines)}}
              .dump(2) +
          "\n";

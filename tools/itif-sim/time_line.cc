@@ -4,8 +4,8 @@
 
 namespace itif::sim {
 
-bench::Figure time_line_figure(const std::string& name, const std::string& title,
-                               const Results& results) {
+bench::TimeLine time_line_of(const std::string& name, const std::string& title,
+                             const Results& results) {
   const double interval_s = static_cast<double>(results.interval_ns) / 1e9;
   bench::TimeLine line = {.name = name, .title = title, .interval_s = interval_s};
   const auto rate = [interval_s](uint64_t count) {
@@ -17,10 +17,16 @@ bench::Figure time_line_figure(const std::string& name, const std::string& title
       series.intervals.push_back({.share_percent = interval.share_percent,
                                   .sent_per_s = rate(interval.sent),
                                   .answered_per_s = rate(interval.answered),
-                                  .mean_ms = interval.mean_latency_ms()});
+                                  .mean_ms = interval.mean_latency_ms(),
+                                  .batch_requests = interval.mean_batch_requests()});
     line.series.push_back(std::move(series));
   }
-  return bench::time_line_figure(line, {});
+  return line;
+}
+
+bench::Figure time_line_figure(const std::string& name, const std::string& title,
+                               const Results& results) {
+  return bench::time_line_figure(time_line_of(name, title, results), {});
 }
 
 }  // namespace itif::sim

@@ -76,6 +76,24 @@ def gslice(program, out):
          and (out / "figure-12ab-f32.gp").exists(), str(components["rows"]))]
 
 
+def sharing(program, out):
+    """Checks that Table 1 of GSLICE stands beside our figures, with a tiny model."""
+    done = run(program, out, "--only", "sharing", "--case", "identical models")
+    if done.returncode != 0:
+        return [("the bench of shared weights runs", False, done.stdout + done.stderr)]
+    results = json.loads((out / "sharing.json").read_text())
+    stated = {row["mode"]: row["paper"] for row in results["rows"] if "paper" in row}
+    report = (out / "report.md").read_text()
+    return [
+        ("sharing: the paper's values and ratios", stated == {
+            "size": 98, "load, alone": 430, "load, shared": 89, "load, alone / shared": 430 / 89, "memory, alone": 917,
+            "memory, shared": 805, "memory, alone / shared": 917 / 805, "tenants that fit, alone": 17,
+            "tenants that fit, shared": 18, "tenants that fit, shared / alone": 18 / 17}, str(stated)),
+        ("sharing: all lines of the paper's table in the report",
+         all(f"GSLICE's Table 1, {name}" in report for name in ("Alexnet", "ResNet-50", "ResNet-152", "VGG-19"))
+         and "[4.83]" in report, report)]
+
+
 def ingest(program, out):
     """Checks of the datagrams' bench, with short runs in one process."""
     done = run(program, out, "--only", "ingest", "--seconds", "0.1", "--case", "64 B, header", "--case",
@@ -197,6 +215,7 @@ def main(program):
                         and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
 
         results += gslice(program, Path(folder, "gslice"))
+        results += sharing(program, Path(folder, "sharing"))
         results += ingest(program, Path(folder, "ingest"))
 
         done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",

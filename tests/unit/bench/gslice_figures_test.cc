@@ -4,7 +4,7 @@
 #include <string>
 
 #include "report/figures.h"
-#include "report/gslice_paper.h"
+#include "report/gnuplot.h"
 #include "report/time_line_figure.h"
 
 namespace itif::bench {
@@ -95,9 +95,14 @@ TEST(GsliceFigures, TheFiguresOfABenchFollowItsTimeLines) {
   EXPECT_EQ(figures[0].name, "figure-16");
 }
 
-TEST(GsliceFigures, KnowsThePapersGains) {
-  EXPECT_EQ(stated_gain("Alexnet, ResNet-50").slices, 170.02);
-  EXPECT_EQ(stated_gain("VGG-19").slab, 2.92);
+TEST(GsliceFigures, SimulatedResultsHaveTheSameFigures) {
+  const Results results = {.bench = "slices",
+                           .rows = {gslice_row("C1, all groups, f16", "default", 10, "answers/s")}};
+  const std::vector<Figure> figures = make_figures({{results}});
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].name, "figures-8-10-f16");
+  EXPECT_EQ(figures[0].panels[0].y_scale, Panel::Scale::kLog10);
+  EXPECT_NE(gnuplot_script(figures[0]).find("set logscale y\n"), std::string::npos);
 }
 
 }  // namespace

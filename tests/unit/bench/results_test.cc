@@ -17,7 +17,7 @@ std::string document(const std::string& rows, const std::string& more = "") {
 TEST(Results, ReadsTheOutputOfABench) {
   const auto results = parse_results(document(
       R"({"case": "x, 2 tenants", "mode": "seq", "value": 1.5, "unit": "ms", "spread": 0.25,
-                   "limit": 1, "limit_spread": 0.5, "ratio": 1.5, "paper": 6.9},
+                   "limit": 1, "limit_spread": 0.5, "ratio": 1.5, "paper": 6.9, "paper_to": 13},
                   {"case": "y", "mode": "itif", "value": 2, "unit": "MB"})",
       R"(, "limit_name": "floor", "notes": ["skipped z"], "error": "no memory")"));
   ASSERT_TRUE(results) << results.error().message;
@@ -31,6 +31,7 @@ TEST(Results, ReadsTheOutputOfABench) {
   EXPECT_EQ(results->rows[0].spread, 0.25);
   EXPECT_EQ(results->rows[0].limit_spread, 0.5);
   EXPECT_EQ(results->rows[0].paper, 6.9);
+  EXPECT_EQ(results->rows[0].paper_to, 13);
   EXPECT_EQ(results->rows[1].unit, "MB");
   EXPECT_FALSE(results->rows[1].limit);
   EXPECT_FALSE(results->rows[1].paper);

@@ -123,7 +123,7 @@ TEST(Tables, SpeedUpsOfOtherCasesHaveATable) {
 }
 
 TEST(Tables, FiguresHaveSignificantDigitsOnly) {
-  EXPECT_EQ(figure_text(0.0254), "0.025");
+  EXPECT_EQ(figure_text(0.0254), "0.0254");
   EXPECT_EQ(figure_text(33.984), "33.98");
   EXPECT_EQ(figure_text(123.44), "123.4");
   EXPECT_EQ(figure_text(1234567), "1,234,567");

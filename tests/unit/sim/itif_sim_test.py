@@ -106,12 +106,23 @@ def check_knee(program, folder, check):
 
 
 def check_gslice(program, check):
-    done = run(program, "gslice", "--quick", "--json")
-    report = json.loads(done.stdout) if done.returncode == 0 else {}
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(program, "gslice", "--quick", "--json", "--out", str(Path(folder, "new")))
+        written = {path.name for path in Path(folder, "new").iterdir()}
+        text = Path(folder, "new", "report.md").read_text() if "report.md" in written else ""
+    report = json.loads(done.stdout) if done.stdout else {}
+    check("gslice writes a report", {"report.md", "figures.json"} <= written, done.stderr)
+    figures = ("figures-8-10-f16", "figure-12ab-f16", "figure-14-f16", "figure-12c-50ms", "figure-12c-100ms",
+               "figure-15-slab", "figure-15-slices", "figure-15-clipper", "figure-16")
+    check("gslice shows each figure in its report", all(f"({name}.svg)" in text for name in figures), text)
+    check("gslice draws each figure", "cannot run gnuplot" in done.stderr
+          or done.returncode == 0 and {f"{name}.svg" for name in figures} <= written, done.stderr + str(written))
+    for stated in ("[38.82]", "[6.00 to 13.00]", "[1.20 to 4.00]", "[2.00 to 3.00]", "[1.02 to 1.50]", "[at most 300.0]", "[10,000]"):
+        check(f"gslice shows the paper's {stated} beside its own", stated in text, text)
     mixes = {(row["mix"], row["mode"]): row for row in report.get("mixes", [])}
     check("gslice has eight mixes under three modes", len(mixes) == 24, done.stderr)
     for mix in ("C1", "C2", "C3", "C4"):
-        rates = [mixes.get((mix, mode), {}).get("answers_per_s", 0) for mode in ("default", "slab", "slices")]
+        rates = [mixes.get((mix, mode), {}).get("answers_per_s", 0) for mode in ("default", "slab", "tuned slices")]
         check(f"gslice: each part of GSLICE answers more of {mix}", 0 < rates[0] < rates[1] < rates[2], str(rates))
     rows = report.get("components", [])
     check("gslice has three groups with five choices of components", len(rows) == 15, str(rows))
@@ -126,7 +137,15 @@ def check_gslice(program, check):
         gain = {model: rates["streams"] / rates["none"] for model, rates in by_model.items()}
         check("gslice: streams bring light groups more", gain["minilm-l6"] > gain["vit-base"] > gain["albert-large"] > 1,
               str(gain))
-    check("gslice has four time lines", len(report.get("time_lines", [])) == 4, done.stderr)
+    rises = {(row["slo_ms"], row["control"]): row["convergence_ms"] for row in report.get("convergences", [])
+             if row["step"] == "the objective rises"}
+    for slo_ms, paper_ms in ((50, 300), (100, 500)):
+        check(f"gslice: slab converges at {slo_ms} ms within the paper's time, and aimd later",
+              0 < rises.get((slo_ms, "slab"), 0) < paper_ms and rises[slo_ms, "aimd"] > 2 * rises[slo_ms, "slab"], str(rises))
+    lines = {line["name"]: line for line in report.get("time_lines", [])}
+    check("gslice has six time lines", len(lines) == 6, str(list(lines)))
+    check("gslice: batches over time", all(max(group["batch_requests"]) > 1 for group in lines["figure-12c-50ms"]["groups"])
+          if "figure-12c-50ms" in lines else False, done.stderr)
 
 
 def check_paper(program, tcb, check):

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "benches.h"
-#include "report/gslice_paper.h"
+#include "report/gslice_rows.h"
 #include "workload/gslice_models.h"
 
 namespace itif::bench {
@@ -45,27 +45,18 @@ Status run_components(const BenchOptions& options, device::Device& device, const
   const std::string name = fmt::format("{}, {}", of.name(options), dtype);
   if (!options.wants(name) && !options.wants(of.name(options))) return {};
   ITIF_ASSIGN(const ServedModel* model, models.get(of.name(options), options, device, dtype));
-  Samples base;
+  GroupResult none;
   for (const Component& component : kComponents) {
     ITIF_ASSIGN(const GroupResult result, run_component(options, device, dtype, *model, component));
-    report.add({.name = name,
-                .mode = component.name,
-                .value = result.per_s.median(),
-                .unit = "answers/s",
-                .spread = result.per_s.spread()});
-    for (const auto& [value, unit] : {std::pair{result.execute_ms, "batch ms"},
-                                      {result.p50_ms, "p50 ms"},
-                                      {result.p99_ms, "p99 ms"}})
-      report.add({.name = name, .mode = component.name, .value = value, .unit = unit});
+    ComponentRun run = {
+        .served = result.served(), .p50_ms = result.p50_ms, .p99_ms = result.p99_ms};
     if (&component == &kComponents[0]) {
-      base = result.per_s;
-      continue;
+      none = result;
+    } else {
+      run.over_none = paired_ratios(result.per_s, none.per_s).median();
+      run.batch_over_none = result.execute_ms / none.execute_ms;
     }
-    report.add({.name = name,
-                .mode = fmt::format("{} / none", component.name),
-                .value = paired_ratios(result.per_s, base).median(),
-                .unit = "times",
-                .paper = stated_gain(of.network, component)});
+    add_component([&](Row row) { report.add(std::move(row)); }, name, component, of.network, run);
   }
   return {};
 }
@@ -81,6 +72,7 @@ Status bench_components(const BenchOptions& options, Report& report) {
   report.note(
       "streams are batching.overlap, zero copy is the gather from packet buffers, batching is "
       "slab; the clients are in this process, without a network");
+  report.note(kSourcesOfComponents);
   return on_best_type(options, report,
                       [&](device::Device& device, const std::string& dtype) -> Status {
                         ITIF_ASSIGN(ServedModels models, ServedModels::make(kGsliceTokens));

@@ -15,7 +15,7 @@
 
 #include "benches.h"
 #include "benches/slices_over_time.h"
-#include "report/gslice_paper.h"
+#include "report/gslice_rows.h"
 #include "workload/gslice_models.h"
 
 namespace itif::bench {
@@ -25,14 +25,18 @@ constexpr uint32_t kSliceInFlight = 16;  // requests of a group
 
 struct SliceMode {
   const char* name;
+  Way way;
   Batching batching;
   Sharing sharing;
 };
 constexpr SliceMode kSliceModes[] = {
-    {"default", {.control = sched::BatchControlKind::kFixed, .max_requests = 1}, Sharing::kNone},
-    {"slab", {}, Sharing::kNone},
-    {"equal slices", {}, Sharing::kEqual},
-    {"tuned slices", {}, Sharing::kTuned}};
+    {"default",
+     Way::kDefault,
+     {.control = sched::BatchControlKind::kFixed, .max_requests = 1},
+     Sharing::kNone},
+    {"slab", Way::kSlab, {}, Sharing::kNone},
+    {"equal slices", Way::kSlices, {}, Sharing::kEqual},
+    {"tuned slices", Way::kSlices, {}, Sharing::kTuned}};
 
 struct SliceMix {
   const char* name;  // empty: that of its only model
@@ -48,12 +52,6 @@ const SliceMix kSliceMixes[] = {
     {"C2", "Alexnet, VGG-19", {kAlexnet, kVgg}},
     {"C3", "Alexnet, ResNet-50, VGG-19", {kAlexnet, kResNet, kVgg}},
     {"C4", "Alexnet, Mobilenet, ResNet-50, VGG-19", {kAlexnet, kMobilenet, kResNet, kVgg}}};
-
-// Throughput over latency (section 2.1.4), with the time of a batch as the latency: with requests
-// always waiting, a client's latency is their number over the throughput.
-double gue_of(double per_s, double execute_ms) {
-  return execute_ms > 0 ? per_s / execute_ms : 0;
-}
 
 struct MixResult {
   std::vector<GroupResult> groups;
@@ -74,7 +72,10 @@ struct MixResult {
     }
     return per_s > 0 ? sum / per_s : 0;
   }
-  double gue() const { return gue_of(per_s().median(), execute_ms()); }
+  Served served() const {
+    const Samples all = per_s();
+    return {.per_s = all.median(), .spread = all.spread(), .batch_ms = execute_ms()};
+  }
 };
 
 Result<MixResult> run_slice_mode(const SliceBed& bed, const SliceMix& mix, const SliceMode& mode) {
@@ -96,51 +97,16 @@ Result<MixResult> run_slice_mode(const SliceBed& bed, const SliceMix& mix, const
   return MixResult{std::move(results)};
 }
 
-void add_group(Report& report, const std::string& name, const char* mode,
-               const GroupResult& group) {
-  const auto add = [&](double value, const char* unit) {
-    report.add({.name = name, .mode = mode, .value = value, .unit = unit});
-  };
-  add(group.p50_ms, "p50 ms");
-  add(group.p99_ms, "p99 ms");
-  add(group.late_percent, "% late");
-}
-
-void add_mix(Report& report, const std::string& mix, const std::string& dtype, const char* mode,
-             const MixResult& result) {
-  const auto add = [&](const std::string& groups, const Samples& per_s, double execute_ms) {
-    const std::string name = fmt::format("{}, {}, {}", mix, groups, dtype);
-    report.add({.name = name,
-                .mode = mode,
-                .value = per_s.median(),
-                .unit = "answers/s",
-                .spread = per_s.spread()});
-    report.add({.name = name, .mode = mode, .value = execute_ms, .unit = "batch ms"});
-    report.add(
-        {.name = name, .mode = mode, .value = gue_of(per_s.median(), execute_ms), .unit = "GUE"});
-  };
-  add("all groups", result.per_s(), result.execute_ms());
-  if (result.groups.size() == 1)
-    return add_group(report, fmt::format("{}, all groups, {}", mix, dtype), mode,
-                     result.groups.front());
+void add_mix(const AddRow& add, const std::string& mix, const std::string& dtype,
+             const SliceMode& mode, const MixResult& result, const StatedMix& stated) {
+  const std::string all = fmt::format("{}, all groups, {}", mix, dtype);
+  add_served(add, all, mode.name, mode.way, result.served(), &stated);
+  if (result.groups.size() == 1) return add_times(add, all, mode.name, result.groups[0].times());
   for (const GroupResult& group : result.groups) {
-    add(group.model, group.per_s, group.execute_ms);
-    add_group(report, fmt::format("{}, {}, {}", mix, group.model, dtype), mode, group);
+    const std::string name = fmt::format("{}, {}, {}", mix, group.model, dtype);
+    add_served(add, name, mode.name, mode.way, group.served(), nullptr);
+    add_times(add, name, mode.name, group.times());
   }
-}
-
-// Our gain beside the paper's.
-void add_gain(Report& report, const std::string& name, const SliceMode& mode,
-              const MixResult& result, const MixResult& base, double stated_percent) {
-  report.add({.name = name,
-              .mode = fmt::format("GUE, {} / default", mode.name),
-              .value = result.gue() / base.gue(),
-              .unit = "times",
-              .paper = 1 + stated_percent / 100});
-  report.add({.name = name,
-              .mode = fmt::format("answers/s, {} / default", mode.name),
-              .value = paired_ratios(result.per_s(), base.per_s()).median(),
-              .unit = "times"});
 }
 
 Status run_mix(const SliceBed& bed, const SliceMix& mix, Report& report) {
@@ -148,17 +114,29 @@ Status run_mix(const SliceBed& bed, const SliceMix& mix, Report& report) {
   const std::string name = is_alone ? mix.models.front().name(bed.options) : mix.name;
   const std::string row = fmt::format("{}, all groups, {}", name, bed.dtype);
   if (!bed.options.wants(name) && !bed.options.wants(row)) return {};
-  const StatedGain& stated = stated_gain(mix.networks);
-  MixResult base;
+  const AddRow add = [&](Row one) { report.add(std::move(one)); };
+  const StatedMix& stated = stated_mix(mix.networks);
+  MixResult base, slab;
   for (const SliceMode& mode : kSliceModes) {
     if (is_alone && mode.sharing == Sharing::kEqual) continue;  // as tuned
     ITIF_ASSIGN(MixResult result, run_slice_mode(bed, mix, mode));
-    add_mix(report, name, bed.dtype, mode.name, result);
-    if (&mode == &kSliceModes[0])
-      base = std::move(result);
-    else
-      add_gain(report, row, mode, result, base,
-               mode.sharing == Sharing::kNone ? stated.slab : stated.slices);
+    add_mix(add, name, bed.dtype, mode, result, stated);
+    if (mode.way != Way::kDefault) {
+      const bool has_slices = mode.way == Way::kSlices && !is_alone;
+      add_gains(
+          add, row, mode.way,
+          {.mode = mode.name,
+           .gue = result.served().gue() / base.served().gue(),
+           .per_s = paired_ratios(result.per_s(), base.per_s()).median(),
+           .over_slab = has_slices ? paired_ratios(result.per_s(), slab.per_s()).median() : 0},
+          stated);
+      if (has_slices && mix.models.size() > 2)
+        add_heaviest(add, fmt::format("{}, {}, {}", name, result.groups.back().model, bed.dtype),
+                     mode.name,
+                     paired_ratios(result.groups.back().per_s, slab.groups.back().per_s).median());
+    }
+    if (mode.way == Way::kDefault) base = result;
+    if (mode.way == Way::kSlab) slab = std::move(result);
   }
   return {};
 }
@@ -178,9 +156,7 @@ Status run_slices(const BenchOptions& options, device::Device& device, const std
   report.note(fmt::format(
       "every group has an objective of {:.0f} ms and {} requests in flight; texts of {} tokens",
       static_cast<double>(bed.slo_ns) / 1e6, kSliceInFlight, kGsliceTokens));
-  report.note(
-      "the paper states for C1 to C4 6 to 13 times the answers/s of its default, and 1.2 to 4 "
-      "times those of slab alone; `[`…`]` are its ratios of Tables 2 and 3, on a Tesla V100");
+  report.note(kSourcesOfMixes);
   for (const SliceMix& mix : kSliceMixes) ITIF_TRY(run_mix(bed, mix, report));
   return slices_over_time(bed, report);
 }

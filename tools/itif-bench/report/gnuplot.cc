@@ -66,8 +66,12 @@ std::string panel_script(const Figure& figure, size_t index) {
   std::string text =
       fmt::format("set title {}\nset xlabel {}\nset ylabel {}\n", quoted(panel.title, '\''),
                   quoted(panel.x_label, '\''), quoted(panel.y_label, '\''));
-  text += bars ? fmt::format("unset logscale x\nset yrange [0:*]\nset xtics autofreq {}\n",
-                             longest_label > 16 ? "rotate by -20" : "norotate")
+  const bool is_log = bars && panel.y_scale == Panel::Scale::kLog10;
+  // Room for the key above the curves; a logarithmic axis takes it as a part of the graph only.
+  text += is_log ? "set logscale y\nset offsets graph 0, graph 0, graph 0.35, graph 0\n"
+                 : "unset logscale y\nset offsets graph 0, 0, 0.35, 0\n";
+  text += bars ? fmt::format("unset logscale x\nset yrange [{}:*]\nset xtics autofreq {}\n",
+                             is_log ? "*" : "0", longest_label > 16 ? "rotate by -20" : "norotate")
                : fmt::format("{}\nset yrange [0:*]\nset xtics autofreq norotate\n",
                              panel.x_scale == Panel::Scale::kLog2 ? "set logscale x 2"
                                                                   : "unset logscale x");
@@ -108,7 +112,6 @@ std::string gnuplot_script(const Figure& figure) {
       "set datafile missing '?'\nset style data histograms\nset style histogram clustered gap 1\n"
       "set style fill solid 0.8 border -1\nset boxwidth 0.9\nset grid ytics\n"
       "set key inside top center horizontal maxcols 3 samplen 1.5\n"
-      "set offsets graph 0, 0, 0.35, 0\n"  // room for the key above the curves
       "set terminal svg size {1},{2} noenhanced background 'white'\n"
       "set output '{0}.svg'\n"
       "set multiplot layout {3},{4} title {5}\n",

@@ -10,7 +10,10 @@ namespace {
 // A group of bars per first part of the cases whose second part is `second`, or that have none.
 Panel bars(const Results& results, const std::string& dtype, const std::string& title,
            const std::string& unit, const std::string& second = {}) {
-  return panel_of(results, {.title = title, .y_label = unit, .kind = Panel::Kind::kBars}, unit,
+  Panel panel = {.title = title, .y_label = unit, .kind = Panel::Kind::kBars};
+  // Combinations with the lightest model answer hundreds of times as much as others.
+  if (!second.empty()) panel.y_scale = Panel::Scale::kLog10;
+  return panel_of(results, panel, unit,
                   [&](const auto& parts, const Row& row) -> std::optional<Point> {
                     const size_t num_parts = second.empty() ? 2 : 3;
                     if (parts.size() != num_parts || parts.back() != dtype) return {};

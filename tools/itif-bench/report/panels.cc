@@ -42,7 +42,7 @@ std::vector<std::string> distinct(const Results& results,
 std::vector<std::string> dtypes(const Results& results) {
   return distinct(results, [](const Row& row) {
     const std::string last = parts_of(row.name).back();
-    return last == "f32" || last == "bf16" ? last : std::string();
+    return last == "f32" || last == "bf16" || last == "f16" ? last : std::string();
   });
 }
 

@@ -38,11 +38,11 @@ void Report::add(Row row) {
   if (rows_.empty())
     fmt::print("{:<34} {:>12} {:>12} {:<8} {:>7} {:>12} {:>7}\n", "case", "mode", "median", "unit",
                "spread", limit_name_, limit_name_.empty() ? "" : "ratio");
-  fmt::print("{:<34} {:>12} {:>12.3f} {:<8} {:>6.1f}%", row.name, row.mode, row.value, row.unit,
-             100 * row.spread);
+  fmt::print("{:<34} {:>12} {:>12} {:<8} {:>6.1f}%", row.name, row.mode, figure_text(row.value),
+             row.unit, 100 * row.spread);
   fmt::print(" {:>12}", row.limit ? fmt::format("{:.3f}", *row.limit) : "");
   fmt::print(" {:>7}", row.ratio ? fmt::format("{:.2f}", *row.ratio) : "");
-  if (row.paper) fmt::print("  paper {:g}", *row.paper);
+  if (row.paper || row.paper_to) fmt::print("  paper {}", stated_text(row));
   fmt::print("\n");
   std::fflush(stdout);
   rows_.push_back(std::move(row));
@@ -95,6 +95,7 @@ std::string Report::json() const {
     if (row.limit_spread > 0) entry["limit_spread"] = row.limit_spread;
     if (row.ratio) entry["ratio"] = *row.ratio;
     if (row.paper) entry["paper"] = *row.paper;
+    if (row.paper_to) entry["paper_to"] = *row.paper_to;
     document["rows"].push_back(std::move(entry));
   }
   for (const TimeLine& line : time_lines_) document["time_lines"].push_back(json_of(line));

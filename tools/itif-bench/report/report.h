@@ -10,28 +10,14 @@
 //                                "batch_requests": […]}]}]}
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "report/row.h"
 #include "report/time_line.h"
 
 namespace itif::bench {
-
-struct Row {
-  std::string name;   // the case: "1x128"
-  std::string mode;   // how it ran: "bf16"
-  double value = 0;   // median
-  std::string unit;   // "ms", "GFLOP/s"
-  double spread = 0;  // (p90 − p10) / median
-  // The machine's limit, measured in the same run; Report's limit_name names it.
-  std::optional<double> limit = {};
-  double limit_spread = 0;  // as spread
-  // value / limit: 1 is best; times are above 1, rates below.
-  std::optional<double> ratio = {};
-  std::optional<double> paper = {};  // the figure of the thesis or the paper, on its machine
-};
 
 class Report {
  public:

@@ -28,7 +28,8 @@ Row row_of(const json& row) {
           .limit = number(row, "limit"),
           .limit_spread = row.value("limit_spread", 0.0),
           .ratio = number(row, "ratio"),
-          .paper = number(row, "paper")};
+          .paper = number(row, "paper"),
+          .paper_to = number(row, "paper_to")};
 }
 
 // Errors: json::exception.

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kLegend =
     "Medians. A cell holds our figure, `[`the thesis's`]` (RTX A5000 with an AMD Threadripper PRO "
-    "3945WX, whole models; in slices, slab and components GSLICE's, on a Tesla V100) and `(`our "
+    "3945WX, whole models; in slices, slab, components and sharing GSLICE's, on a Tesla V100) and "
+    "`(`our "
     "figure divided by the limit`)`. The limit was measured in "
     "the "
     "same run; the last column names it. A ratio of 1 is best; times lie above 1, rates below. "

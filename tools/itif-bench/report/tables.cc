@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "report/timing.h"
@@ -39,7 +38,8 @@ std::string heading(const std::vector<std::string>& cells, size_t num_names) {
 }
 
 std::string paper_text(const Row& row) {
-  return row.paper ? fmt::format(" [{}]", figure_text(*row.paper)) : "";
+  const std::string stated = stated_text(row);
+  return stated.empty() ? "" : fmt::format(" [{}]", stated);
 }
 
 // Marks a figure that other load on the machine has disturbed.
@@ -129,8 +129,7 @@ std::string tall(const Table& table, const std::string& limit_name) {
     text += line({row->name, row->mode, figure_text(row->value) + mark_of(row->spread),
                   row->spread > 0 ? fmt::format("{:.1f} %", 100 * row->spread) : "",
                   row->limit ? figure_text(*row->limit) + mark_of(row->limit_spread) : "",
-                  row->ratio ? fmt::format("{:.2f}", *row->ratio) : "",
-                  row->paper ? figure_text(*row->paper) : ""});
+                  row->ratio ? fmt::format("{:.2f}", *row->ratio) : "", stated_text(*row)});
   return text;
 }
 
@@ -141,18 +140,6 @@ double largest_spread(const Table& table) {
 }
 
 }  // namespace
-
-std::string figure_text(double value) {
-  const double size = std::abs(value);
-  std::string text = fmt::format("{:.{}f}", value,
-                                 size >= 1000  ? 0
-                                 : size >= 100 ? 1
-                                 : size >= 1   ? 2
-                                               : 3);
-  if (size < 1000) return text;
-  for (size_t at = text.size(); at > 3 + (value < 0 ? 1 : 0);) text.insert(at -= 3, ",");
-  return text;
-}
 
 std::string markdown_tables(const Results& results) {
   std::vector<Table> tables;

@@ -13,7 +13,4 @@ namespace itif::bench {
 // if it has the same cases, like the thesis's column "IMP.".
 std::string markdown_tables(const Results& results);
 
-// "13.51", "2,298": only significant digits.
-std::string figure_text(double value);
-
 }  // namespace itif::bench

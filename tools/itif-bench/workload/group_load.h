@@ -14,6 +14,7 @@
 #include "base/histogram.h"
 #include "base/random.h"
 #include "pipeline/group_inbox.h"
+#include "report/convergence.h"
 #include "report/time_line.h"
 #include "request/request.h"
 #include "workload/questions.h"
@@ -36,12 +37,6 @@ struct LoadFigures {
   uint64_t unanswered = 0;  // arrivals that found in_flight requests, and refusals
   uint64_t execute_ns = 0;  // Σ over the answers, from the start of the batch to its end
   Histogram latency_ns;     // of the answers
-};
-
-// A batch, as its requests show it.
-struct BatchSeen {
-  uint64_t begun_ns = 0, done_ns = 0;
-  uint32_t num_requests = 0;
 };
 
 // The answers to all questions of a model; empty: not known.

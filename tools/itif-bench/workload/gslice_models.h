@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/gslice_rows.h"
 #include "workload/devices.h"
 #include "workload/served_groups.h"
 
@@ -47,6 +48,13 @@ struct GroupResult {
   double p50_ms = 0, p99_ms = 0;
   double execute_ms = 0;  // mean time of an answer's batch
   double late_percent = 0;
+
+  Served served() const {
+    return {.per_s = per_s.median(), .spread = per_s.spread(), .batch_ms = execute_ms};
+  }
+  AnswerTimes times() const {
+    return {.p50_ms = p50_ms, .p99_ms = p99_ms, .late_percent = late_percent};
+  }
 };
 // Measures the active groups for `seconds`, after a warm-up that checks their answers. Errors:
 // those of ServedGroups::warm_up().
