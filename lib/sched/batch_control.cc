@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -32,6 +33,12 @@ std::unique_ptr<BatchControl> make_batch_control(BatchControlKind kind, uint32_t
   CHECK(false);
 }
 
+uint32_t BatchControl::tokens(uint64_t slo_ns) noexcept {
+  if (slo_ns == 0) return max_tokens_;
+  if (is_first_ && adapts()) tokens_ = 1;
+  return tokens_;
+}
+
 void BatchControl::ran(const BatchRun& run) noexcept {
   if (run.slo_ns == 0) {
     num_misses_ = num_slacks_ = 0;
@@ -40,8 +47,10 @@ void BatchControl::ran(const BatchRun& run) noexcept {
   const auto target_ns = static_cast<double>(run.slo_ns * 2 / 5);
   const auto execute_ns = static_cast<double>(run.execute_ns);
   const bool is_limited = is_full(run) && tokens_ < max_tokens_;
-  const double adapted_tokens =
-      std::clamp(adapted(run, target_ns), 1.0, static_cast<double>(max_tokens_));
+  const bool is_first = std::exchange(is_first_, false) && adapts();
+  const double wanted_tokens =
+      is_first ? run.num_tokens * target_ns / std::max(1.0, execute_ns) : adapted(run, target_ns);
+  const double adapted_tokens = std::clamp(wanted_tokens, 1.0, static_cast<double>(max_tokens_));
   const auto next_tokens = static_cast<uint32_t>(adapted_tokens);
   const bool is_least = run.num_requests <= 1 || next_tokens == tokens_;
   num_misses_ = execute_ns > target_ns && is_least ? num_misses_ + 1 : 0;

@@ -10,6 +10,10 @@
 // A batch thus aims at two fifths of the objective. Without an objective only the group's own limit
 // applies.
 //
+// The time of a batch is unknown at first, and a batch of the group's limit may take many times the
+// objective. So the first batch with an objective has one request, and the second as many tokens as
+// the first one's time allows. The bound is kept while no tenant with an objective has requests.
+//
 // Owned by the executor's thread.
 #pragma once
 
@@ -48,10 +52,7 @@ class BatchControl {
   virtual ~BatchControl() = default;
 
   // Returns the next batch's bound under the objective `slo_ns` (0: none).
-  uint32_t tokens(uint64_t slo_ns) noexcept {
-    if (slo_ns == 0) tokens_ = max_tokens_;
-    return tokens_;
-  }
+  uint32_t tokens(uint64_t slo_ns) noexcept;
   // Adapts the bound to a batch that ran under that objective.
   void ran(const BatchRun& run) noexcept;
 
@@ -77,9 +78,13 @@ class BatchControl {
     return is_full(run) || run.num_tokens + mean_tokens > tokens_;
   }
 
+  // False: the bound never changes.
+  virtual bool adapts() const noexcept { return true; }
+
  private:
   uint32_t max_tokens_;
   uint32_t tokens_;
+  bool is_first_ = true;     // no batch has run under an objective
   uint32_t num_misses_ = 0;  // in a row
   uint32_t num_slacks_ = 0;  // in a row
 };

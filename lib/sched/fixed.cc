@@ -10,6 +10,7 @@ class Fixed final : public BatchControl {
 
  protected:
   double adapted(const BatchRun&, double) const noexcept override { return bound(); }
+  bool adapts() const noexcept override { return false; }
 };
 
 }  // namespace

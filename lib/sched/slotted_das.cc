@@ -30,7 +30,9 @@ class SlottedDas final : public DasRows {
   void fill(IndexFill& fill) noexcept override {
     const size_t num_urgent = fill.batch().size();
     fill_rows(fill);
-    const uint32_t row_tokens = std::min(fill.limits().rows.tokens, fill.limits().max_tokens);
+    // Slots divide the row that the planner fills, also if objectives allow fewer tokens.
+    const BatchRows& rows = fill.limits().rows;
+    const uint32_t row_tokens = rows.have_length() ? rows.tokens : fill.limits().max_tokens;
     uint32_t slot_tokens = longest_dominant_tokens();
     const auto urgent = std::span(fill.batch()).first(num_urgent);
     for (const request::Request* request : urgent)

@@ -63,6 +63,20 @@ TEST_P(BatchControlTest, SettlesWhereTwoBatchesFitTheObjective) {
   EXPECT_LE(most, 155u);
 }
 
+// The first batch tells how long a token takes.
+TEST_P(BatchControlTest, TheFirstBatchWithAnObjectiveHasOneRequest) {
+  const auto control = make();
+  EXPECT_EQ(control->tokens(0), 1024u);
+  run(*control, 1024, cost_ns(1024), 0);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(control->tokens(40 * kMs), 1u) << "none has run yet";
+  }
+  control->ran({.num_tokens = 64, .execute_ns = 8 * kMs, .slo_ns = 40 * kMs, .num_requests = 1});
+  EXPECT_EQ(control->tokens(40 * kMs), 128u);
+  EXPECT_EQ(control->tokens(0), 1024u);
+  EXPECT_EQ(control->tokens(40 * kMs), 128u);
+}
+
 TEST_P(BatchControlTest, WithoutAnObjectiveOnlyTheGroupsBoundApplies) {
   const auto control = make();
   settle(*control, 10 * kMs);
@@ -130,7 +144,7 @@ TEST_P(BatchControlTest, AsksForLessIfBatchesHaveSlack) {
   }
   EXPECT_EQ(control->ask(), slice::Ask::kLess);
   const auto largest = make(16);  // the group's limit limits
-  settle(*largest, 40 * kMs, 5);
+  settle(*largest, 40 * kMs, 20);
   EXPECT_EQ(largest->ask(), slice::Ask::kLess);
 }
 
@@ -178,13 +192,14 @@ TEST(Slab, AShortBatchWithRoomDoesNotRaiseTheBound) {
 // Rounded down, 1 · 25 / 14 would stay 1 for ever.
 TEST(Slab, GrowsFromOne) {
   const auto control = make_batch_control(BatchControlKind::kSlab, 1024);
-  while (control->tokens(kMs) > 1) run(*control, control->tokens(kMs), kMs, kMs);
+  settle(*control, kMs);
   run(*control, 1, 14 * kMs, 125 * kMs / 2);
   EXPECT_EQ(control->tokens(kMs), 2u);
 }
 
 TEST(Slab, ABatchWithoutRoomForTheNextRequestIsFull) {
   const auto control = make_batch_control(BatchControlKind::kSlab, 1024);
+  run(*control, 1, 1, 40 * kMs);
   while (control->tokens(40 * kMs) > 150) run(*control, 250, 30 * kMs, 40 * kMs);
   ASSERT_GT(control->tokens(40 * kMs), 120u);
   control->ran({.num_tokens = 100, .execute_ns = 4 * kMs, .slo_ns = 40 * kMs, .num_requests = 1});

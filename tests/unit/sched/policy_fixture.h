@@ -57,6 +57,8 @@ class PolicyFixture : public testing::Test {
   void choose(uint64_t now_ns) {
     policy->choose({.now_ns = now_ns, .start_ns = now_ns, .costs = costs()}, choice);
   }
+  // Runs a first batch with an objective. Its bound is then the group's limit.
+  void run_fast_batch() { policy->ran({.num_tokens = 1, .execute_ns = 1, .slo_ns = kMs}); }
   size_t count(uint32_t slot) const {
     return static_cast<size_t>(std::ranges::count(choice.batch, slot, &request::Request::slot));
   }

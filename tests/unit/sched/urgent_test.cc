@@ -10,6 +10,7 @@ class UrgentTest : public PolicyFixture {
   UrgentTest() {
     make("fair", {.limits = {.max_tokens = 256, .max_requests = 16},
                   .queue = {.max_requests = 1000, .max_tenant_requests = 1000, .max_slots = 8}});
+    run_fast_batch();
   }
 };
 
