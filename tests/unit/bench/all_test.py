@@ -77,7 +77,7 @@ def gslice(program, out):
 
 
 def sharing(program, out):
-    """Checks that Table 1 of GSLICE stands beside our figures, with a tiny model."""
+    """Checks that our figures have those of GSLICE's Table 1, with a tiny model."""
     done = run(program, out, "--only", "sharing", "--case", "identical models")
     if done.returncode != 0:
         return [("the bench of shared weights runs", False, done.stdout + done.stderr)]

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -61,17 +63,26 @@ std::string panel_script(const Figure& figure, size_t index) {
   const Panel& panel = figure.panels[index];
   const bool bars = panel.kind == Panel::Kind::kBars;
   size_t longest_label = 0;
-  for (const Panel::Line& line : panel.lines)
+  double least = std::numeric_limits<double>::infinity();  // of the values above 0
+  for (const Panel::Line& line : panel.lines) {
     longest_label = std::max(longest_label, line.x.size());
+    for (const auto& y : line.y)
+      if (y && *y > 0) least = std::min(least, *y);
+  }
+  constexpr size_t kLabelWidth = 60;  // characters that fit below one of two panels
+  const bool is_crowded = longest_label > 16 || longest_label * panel.lines.size() > kLabelWidth;
   std::string text =
       fmt::format("set title {}\nset xlabel {}\nset ylabel {}\n", quoted(panel.title, '\''),
                   quoted(panel.x_label, '\''), quoted(panel.y_label, '\''));
   const bool is_log = bars && panel.y_scale == Panel::Scale::kLog10;
   // Room for the key above the curves; a logarithmic axis takes it as a part of the graph only.
-  text += is_log ? "set logscale y\nset offsets graph 0, graph 0, graph 0.35, graph 0\n"
+  text += is_log ? "set logscale y\nset offsets graph 0, graph 0, graph 0.15, graph 0\n"
                  : "unset logscale y\nset offsets graph 0, 0, 0.35, 0\n";
   text += bars ? fmt::format("unset logscale x\nset yrange [{}:*]\nset xtics autofreq {}\n",
-                             is_log ? "*" : "0", longest_label > 16 ? "rotate by -20" : "norotate")
+                             !is_log             ? "0"
+                             : std::isinf(least) ? "*"
+                                                 : fmt::format("{:.6g}", least / 3),
+                             is_crowded ? "rotate by -20" : "norotate")
                : fmt::format("{}\nset yrange [0:*]\nset xtics autofreq norotate\n",
                              panel.x_scale == Panel::Scale::kLog2 ? "set logscale x 2"
                                                                   : "unset logscale x");

@@ -46,7 +46,7 @@ void slices(const Results& results, const std::string& dtype, std::vector<Figure
 
 void slab(const Results& results, const std::string& dtype, std::vector<Figure>& figures) {
   add(figures, {.name = "figure-14-" + dtype,
-                .title = "Figure 14: slab, aimd and fixed batches by objective, " + dtype,
+                .title = "Figure 14: controls of the batch size by objective, " + dtype,
                 .bench = results.bench,
                 .panels = {lines(results, dtype, "throughput", "answers/s"),
                            lines(results, dtype, "latency", "p99 ms"),
