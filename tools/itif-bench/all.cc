@@ -1,29 +1,38 @@
 #include "all.h"
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "base/clock.h"
 #include "base/own_program.h"
+#include "child_process.h"
 #include "report/gnuplot.h"
 #include "report/summary.h"
 #include "report/write_text.h"
 
-extern char** environ;
-
 namespace itif::bench {
 namespace {
+
+// The options that every bench has.
+void add_common(const BenchOptions& options, bool runs_for_seconds,
+                std::vector<std::string>& arguments) {
+  if (options.quick) arguments.emplace_back("--quick");
+  if (options.seconds > 0 && runs_for_seconds) {
+    arguments.emplace_back("--seconds");
+    arguments.push_back(fmt::format("{:g}", options.seconds));
+  }
+  for (const std::string& name : options.cases) {
+    arguments.emplace_back("--case");
+    arguments.push_back(name);
+  }
+}
 
 std::vector<std::string> arguments_of(const BenchOptions& options, bool attends = true,
                                       bool chooses_fusion = true, bool runs_for_seconds = true) {
   std::vector<std::string> arguments;
-  if (options.quick) arguments.emplace_back("--quick");
   if (options.threads != 0) {
     arguments.emplace_back("--threads");
     arguments.push_back(std::to_string(options.threads));
@@ -42,14 +51,7 @@ std::vector<std::string> arguments_of(const BenchOptions& options, bool attends 
     arguments.emplace_back("--fidelity");
     arguments.push_back(options.fusion);
   }
-  if (options.seconds > 0 && runs_for_seconds) {
-    arguments.emplace_back("--seconds");
-    arguments.push_back(fmt::format("{:g}", options.seconds));
-  }
-  for (const std::string& name : options.cases) {
-    arguments.emplace_back("--case");
-    arguments.push_back(name);
-  }
+  add_common(options, runs_for_seconds, arguments);
   return arguments;
 }
 
@@ -62,34 +64,20 @@ std::string command_of(const BenchOptions& options, const AllOptions& all) {
   return command;
 }
 
-// Runs this program as a child, which ends when we end. Returns how it failed; empty: success.
-std::string run_self(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(),
-                   {"/usr/bin/setpriv", "--pdeathsig", "TERM", "--", own_program()});
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  if (const int error = ::posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ);
-      error != 0)
-    return fmt::format("cannot start it: {}", errno_text(error));
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return fmt::format("cannot wait for it: {}", errno_text(errno));
-  if (WIFSIGNALED(status)) return fmt::format("killed by signal {}", WTERMSIG(status));
-  return WEXITSTATUS(status) == 0 ? "" : fmt::format("exit status {}", WEXITSTATUS(status));
-}
-
 Results run_bench(const Bench& bench, const BenchOptions& options, const std::string& directory) {
   const SystemClock clock;
   const std::string path = fmt::format("{}/{}.json", directory, bench.name);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);  // from an earlier run
-  std::vector<std::string> arguments =
-      arguments_of(options, bench.attends, bench.chooses_fusion, bench.runs_for_seconds);
+  std::vector<std::string> arguments;
+  if (bench.is_script)
+    add_common(options, bench.runs_for_seconds, arguments);
+  else
+    arguments = arguments_of(options, bench.attends, bench.chooses_fusion, bench.runs_for_seconds);
   arguments.insert(arguments.begin(), {bench.name, "--json", path});
   const uint64_t before_ns = clock.now_ns();
-  const std::string ended = run_self(std::move(arguments));
+  arguments.insert(arguments.begin(), own_program());
+  const std::string ended = run_child(std::move(arguments));
   auto read = read_results(path);
   Results results = read ? std::move(*read) : Results{};
   results.bench = bench.name;
@@ -128,6 +116,13 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
   uint32_t num_failed = 0;
   for (const Bench& bench : benches) {
     if (!all.only.empty() && std::ranges::find(all.only, bench.name) == all.only.end()) continue;
+    if (bench.needs_root && all.only.empty() && ::geteuid() != 0) {
+      fmt::print("itif-bench {}: not run: it needs root\n\n", bench.name);
+      results.push_back({.bench = bench.name,
+                         .description = bench.description,
+                         .notes = {"not run: it needs root"}});
+      continue;
+    }
     results.push_back(run_bench(bench, options, all.directory));
     fmt::print("\n");
     if (results.back().error.empty()) continue;

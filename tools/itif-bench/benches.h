@@ -21,6 +21,10 @@ struct BenchOptions {
   std::vector<std::string> cases;   // empty: all
   std::string fusion = "fused";     // fusion mode, for benches with Bench::chooses_fusion
   double seconds = 0;  // of each run, for benches with Bench::runs_for_seconds; 0: their default
+  // For benches with Bench::is_script: the program (empty: that of the source tree), and further
+  // arguments for it.
+  std::string script;
+  std::vector<std::string> more;
 
   Effort effort() const {
     return quick ? Effort{.seconds = 0.6, .least = 5, .most = 500} : Effort{};
@@ -44,6 +48,8 @@ struct Bench {
   bool attends = true;            // launches kernels::Attention, so that --attention matters
   bool chooses_fusion = false;    // --fidelity sets the fusion mode of its forward passes
   bool runs_for_seconds = false;  // --seconds sets the measured time of its runs
+  bool is_script = false;         // runs a program of tools/, which takes further options
+  bool needs_root = false;        // `itif-bench all` leaves it out for other users
 };
 
 // GEMMs through the library alone and through the device, in GFLOP/s.
@@ -91,6 +97,9 @@ Status bench_components(const BenchOptions& options, Report& report);
 Status bench_lora(const BenchOptions& options, Report& report);
 // Time that a change of a group's share adds to a batch (GSLICE, section 3.2.4).
 Status bench_switch(const BenchOptions& options, Report& report);
+// Latency of a whole appliance's tenants while others are added, updated and removed, and while the
+// share of their group changes. Errors: kNotFound, no tools/bench-swap; kInternal, it failed.
+Status bench_swap(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

@@ -28,6 +28,7 @@ using namespace itif;
 constexpr bool kNoAttention = false, kAttention = true;
 constexpr bool kChoosesFusion = true;
 constexpr bool kRunsForSeconds = true;
+constexpr bool kIsScript = true, kNeedsRoot = true;
 constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of that rate)",
      "bare", bench::bench_gemm, kNoAttention},
@@ -97,6 +98,11 @@ constexpr bench::Bench kBenches[] = {
      "rxonly", bench::bench_ingest, kNoAttention, !kChoosesFusion, kRunsForSeconds},
     {"overlap", "texts through the executor, with batches sequential and overlapped",
      "forward passes", bench::bench_overlap},
+    {"swap",
+     "latency of a whole appliance's tenants while others are added, updated and removed, and "
+     "while "
+     "a share of the device changes: runs tools/bench-swap, as root",
+     "", bench::bench_swap, kNoAttention, !kChoosesFusion, kRunsForSeconds, kIsScript, kNeedsRoot},
 };
 
 std::string names_of(bool bench::Bench::*property) {
@@ -160,6 +166,18 @@ void add_options(CLI::App& command, bench::BenchOptions& options, bool attends, 
   command.add_option("--case", options.cases, "only the case of this name; may be repeated");
 }
 
+// A program of tools/ has options of its own, which it checks.
+void add_script_options(CLI::App& command, bench::BenchOptions& options) {
+  command.add_flag("--quick", options.quick, "one short run of each case");
+  command.add_option("--seconds", options.seconds, "measured time of each run, whole seconds")
+      ->check(CLI::Range(1u, 3600u));
+  command.add_option("--case", options.cases, "only the case of this name; may be repeated");
+  command.add_option("--script", options.script,
+                     "the program; default: tools/bench-" + command.get_name() +
+                         " of the source tree. Other options are passed on to it");
+  command.allow_extras();
+}
+
 int failed(const Error& error) {
   fmt::print(stderr, "itif-bench: {}\n", error.message);
   return 1;
@@ -215,7 +233,10 @@ int main(int argc, char** argv) {
   for (const bench::Bench& which : kBenches) {
     names.emplace_back(which.name);
     CLI::App* command = app.add_subcommand(which.name, which.description);
-    add_options(*command, options, which.attends, which.chooses_fusion, which.runs_for_seconds);
+    if (which.is_script)
+      add_script_options(*command, options);
+    else
+      add_options(*command, options, which.attends, which.chooses_fusion, which.runs_for_seconds);
     command->add_option("--json", json_path, "also write the results to this file");
   }
   CLI::App* every = app.add_subcommand(
@@ -231,15 +252,16 @@ int main(int argc, char** argv) {
   shown->add_option("FILE", files, "results written by --json or --out")
       ->required()
       ->check(CLI::ExistingFile);
-  if (argc > 1 && std::string_view(argv[1]) == "swap")
-    return failed({Code::kInvalidArgument,
-                   "changes of tenants and shares are measured in a whole appliance: "
-                   "`sudo tools/bench-swap`; `itif-bench switch` measures changes of slices"});
   if (argc > 1 && argv[1][0] != '-' && std::string_view(argv[1]) != "all" &&
       std::string_view(argv[1]) != "show" && std::ranges::find(names, argv[1]) == names.end())
     return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are: all, {}",
                                                        argv[1], fmt::join(names, ", "))});
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return failed({Code::kInvalidArgument, fmt::format("{} (see --help)", error.what())});
+  }
   if (app.get_subcommands().empty()) {
     fmt::print(stderr, "{}", app.help());
     return 1;
@@ -255,7 +277,10 @@ int main(int argc, char** argv) {
     if (!num_failed) return failed(num_failed.error());
     return *num_failed == 0 ? 0 : 1;
   }
-  for (const bench::Bench& which : kBenches)
-    if (app.got_subcommand(which.name)) return run_one(which, options, json_path);
+  for (const bench::Bench& which : kBenches) {
+    if (!app.got_subcommand(which.name)) continue;
+    if (which.is_script) options.more = app.get_subcommand(which.name)->remaining();
+    return run_one(which, options, json_path);
+  }
   return 0;
 }

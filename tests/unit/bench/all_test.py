@@ -118,6 +118,62 @@ def ingest(program, out):
         ("ingest: tags one by one", rows[("tags of 66 bytes", "one by one", "ns")]["value"] > 0, str(rows))]
 
 
+SWAP_SCRIPT = """#!/usr/bin/python3
+import json, sys
+arguments = sys.argv[1:]
+print("called with", " ".join(arguments))
+if "--fail" in arguments:
+    sys.exit("bench-swap: no namespaces")
+sizes = {"median": 1500.0, "min": 1.0, "max": 2.0}
+rows = [{"case": "bert-tiny", "mode": "without changes", "value": 4.0, "unit": "ms", "p50_us": sizes,
+         "unanswered": {"median": 0}, "runs": [{"change_s": {}}], "disturbed": 1},
+        {"case": "bert-tiny", "mode": "with changes", "value": 5.0, "unit": "ms", "p50_us": sizes, "p99_ratio": 1.25,
+         "unanswered": {"median": 2}, "runs": [{"change_s": {"add": 0.03}}], "disturbed": 0}]
+if "none" not in arguments:
+    with open(arguments[arguments.index("--json") + 1], "w") as file:
+        file.write("{" if "--damaged" in arguments else json.dumps({"rows": rows}))
+"""
+
+
+def swap(program, folder):
+    """Checks of the bench that runs a program of tools/, with a program that only writes figures."""
+    script = Path(folder, "bench-swap")
+    script.write_text(SWAP_SCRIPT)
+    script.chmod(0o755)
+    out = Path(folder, "swap.json")
+
+    def run_swap(*words):
+        return subprocess.run([program, "swap", "--script", str(script), *words], capture_output=True, text=True, timeout=60)
+
+    done = run_swap("--quick", "--load", "0.3", "--case", "bert-tiny", "--json", str(out))
+    rows = {(row["mode"], row["unit"]): row["value"] for row in json.loads(out.read_text())["rows"]} if out.exists() else {}
+    shown = subprocess.run([program, "show", str(out)], capture_output=True, text=True, timeout=60)
+    failing, damaged, none = run_swap("--fail"), run_swap("--damaged"), run_swap("--case", "none")
+    lost = subprocess.run([program, "swap", "--script", str(Path(folder, "lost"))], capture_output=True, text=True, timeout=60)
+    moved = Path(folder, "itif-bench")
+    moved.write_bytes(Path(program).read_bytes())
+    moved.chmod(0o755)
+    elsewhere = subprocess.run([str(moved), "swap"], capture_output=True, text=True, timeout=60,
+                               env={**os.environ, "LD_LIBRARY_PATH": str(Path(program).parent)})
+    listed = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60).stdout
+    return [
+        ("swap: passes on its options, and those that it does not know", done.returncode == 0
+         and "--rounds 1 --seconds 3 --skip-unknown --case bert-tiny --load 0.3" in done.stdout, done.stdout + done.stderr),
+        ("swap: its figures are rows", rows == {
+            ("without changes", "p99 ms"): 4, ("without changes", "p50 ms"): 1.5, ("without changes", "unanswered"): 0,
+            ("with changes", "p99 ms"): 5, ("with changes", "p50 ms"): 1.5, ("with changes", "unanswered"): 2,
+            ("p99, with changes / without changes", "times"): 1.25, ("add", "ms of a change"): 30}, str(rows)),
+        ("swap: show prints them", shown.returncode == 0 and "1.25 ×" in shown.stdout, shown.stdout + shown.stderr),
+        ("swap: an error of the program is one of the bench", failing.returncode == 1 and "no namespaces" in failing.stderr
+         and "exit status 1" in failing.stderr, failing.stderr),
+        ("swap: damaged figures are refused", damaged.returncode == 1 and "cannot be read" in damaged.stderr, damaged.stderr),
+        ("swap: a name that no case has", none.returncode == 0 and "no case has that name" in none.stdout, none.stdout),
+        ("swap: a program that is not there", lost.returncode == 1 and "--script: " in lost.stderr, lost.stderr),
+        ("swap: outside of the source tree", elsewhere.returncode == 1 and "tools/bench-swap was not found" in elsewhere.stderr,
+         elsewhere.stderr),
+        ("swap is listed", "\n  swap " in listed, listed)]
+
+
 def main(program):
     results = []
     # Selects one row of gemm and none of gemm-choice.
@@ -214,6 +270,7 @@ def main(program):
                         batching["device"] == gemm["device"] and batching["device"].startswith("f32 on ")
                         and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
 
+        results += swap(program, folder)
         results += gslice(program, Path(folder, "gslice"))
         results += sharing(program, Path(folder, "sharing"))
         results += ingest(program, Path(folder, "ingest"))

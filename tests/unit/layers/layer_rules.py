@@ -45,7 +45,7 @@ ROOMS = {
     "lib/device": ("", "stream", "host", "sim", "cuda", "no_cuda.*", "open_device.*"),
     "lib/device/cuda": ("driver", "memory", "slices", "graph", "gemm", "cudnn", ""),
     "lib/runtime": ("", "cost", "batch", "generate", "make_group.*"),
-    "tools/itif-bench": ("commit.*", "report", "benches.*", "limits", "workload", "peers", "ingest", "benches", "all.*", "main.*"),
+    "tools/itif-bench": ("commit.*", "report", "benches.*", "limits", "workload", "child_process.*", "peers", "ingest", "benches", "all.*", "main.*"),
 }
 # Rooms that do not know each other though one stands above the other.
 APART = {("lib/device", "cuda", "host"), ("lib/device/cuda", "cudnn", "gemm"), ("lib/runtime", "generate", "batch"),

@@ -30,7 +30,8 @@ std::string overview(std::span<const Results> all) {
   for (const Results& r : all)
     text += fmt::format(
         "| [{0}](#{0}) | {1} | {2:.0f} s | {3} |\n", r.bench, r.description, r.seconds,
-        r.error.empty()
+        r.error.empty() && r.device.empty() && r.rows.empty() ? "not run"
+        : r.error.empty()
             ? fmt::format("{} figures, [{}.json]({}.json)", r.rows.size(), r.bench, r.bench)
             : "**failed**");
   return text;
