@@ -17,8 +17,10 @@ struct CommandLine {
 void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update, …
 // tenant versions, promote, rollback, remove
 void add_version_commands(CommandLine& line, CLI::App* tenants);
-void add_group_knee(CommandLine& line, CLI::App* groups);  // called by add_group_commands()
-void add_group_commands(CommandLine& line);   // group list, update, planner; profile show, run
+// group update, knee; called by add_group_commands()
+void add_group_update(CommandLine& line, CLI::App* groups);
+void add_group_knee(CommandLine& line, CLI::App* groups);
+void add_group_commands(CommandLine& line);   // group list, planner; profile show, run
 void add_drops(CommandLine& line);            // called by add_figure_commands()
 void add_figure_commands(CommandLine& line);  // stats, drops, device, health, events
 // tenant stages, bottleneck, trace. REQUIRES: add_tenant_commands() was called.
@@ -36,6 +38,8 @@ CLI::Validator percent_text();
 
 // Adds the positional TENANT: a tenant's name or id.
 CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant);
+// Adds the positional GROUP: a group's name.
+void add_group_argument(CLI::App* command, std::string& group);
 // The `tenant` argument of an operation. A number is an id, because names start with a letter.
 nlohmann::json tenant_ref(const std::string& name_or_id);
 // Prints the answer to a change of a tenant: its name, then `done`. Returns the exit code.

@@ -85,8 +85,7 @@ void add_group_knee(CommandLine& line, CLI::App* groups) {
   Context& context = line.context;
   CLI::App* command = groups->add_subcommand(
       "knee", "Show the share of the device past which a group's throughput hardly rises");
-  command->add_option("GROUP", options->group, "name of the group, from `itifctl group list`")
-      ->required();
+  add_group_argument(command, options->group);
   command->add_flag("--measure", options->measures,
                     "measure it now; groups answer more slowly meanwhile");
   command->add_flag("--plot", options->plots, "draw throughput by share, for each batch size");
