@@ -84,6 +84,10 @@ class Appliance {
   // for the groups without), kResourceExhausted.
   virtual Result<std::vector<unsigned>> set_cpus(const std::string& group,
                                                  const std::vector<unsigned>& cpus) = 0;
+  // Changes the group's weight, 1 to kMaxGroupWeight: groups without a set share divide what the
+  // others leave in proportion to it, or to demands times it. Returns the previous one. Errors:
+  // kNotFound (group), kUnsupported (its device has no shares).
+  virtual Result<uint32_t> set_weight(const std::string& group, uint32_t weight) = 0;
   // Measures the cost of the group's GEMMs while the group serves.
   // Errors: kNotFound, kUnsupported, kUnavailable.
   virtual Status run_profile(const std::string& group, const Progress& progress) = 0;

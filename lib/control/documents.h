@@ -39,11 +39,12 @@ class Documents {
   virtual Result<nlohmann::json> stop_trace(uint32_t trace) const = 0;
 
   // {groups: [{name, backbone, device, dtype, tenants: [name], slots, slots_used, weight_bytes,
-  //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, cpus,
-  //   max_batch_tokens, batches, requests, tokens, rows, refused, mean_batch_requests,
-  //   mean_batch_tokens, mean_batch_tenants, busy_s, turn_wait_s, requests_per_s, latency_ns, gue,
-  //   device_failed; on a GPU also graphs, graph_launches, graph_failures, refused_gemms; groups
-  //   that generate also kv_blocks, kv_blocks_used, kv_blocks_reserved}]}
+  //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, share_percent,
+  //   cpus, weight, demand_percent, max_batch_tokens, batches, requests, tokens, rows, refused,
+  //   mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s, turn_wait_s,
+  //   requests_per_s, latency_ns, gue, device_failed; on a GPU also graphs, graph_launches,
+  //   graph_failures, refused_gemms; groups that generate also kv_blocks, kv_blocks_used,
+  //   kv_blocks_reserved}]}
   virtual nlohmann::json groups() const = 0;
   // {group, planner, batches: [{requests, tokens, rows, planner, execute_ns,
   //  offers: [{planner, predicted_ns}]}]}: the last batches, oldest first. A batch's planner is the

@@ -37,6 +37,14 @@ Result<GroupSettings> Groups::apply(const std::string& group, const GroupSetting
     }
     before.cpus = std::move(*cpus);
   }
+  if (settings.weight) {
+    const auto weight = appliance_.set_weight(group, *settings.weight);
+    if (!weight) {
+      restore(group, before);
+      return std::unexpected(weight.error());
+    }
+    before.weight = *weight;
+  }
   return before;
 }
 
@@ -50,7 +58,8 @@ Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
   const GroupSettings settings{.planner = op.planner.value_or(""),
                                .scheduler = op.scheduler.value_or(""),
                                .share_percent = op.share_percent,
-                               .cpus = op.cpus};
+                               .cpus = op.cpus,
+                               .weight = op.weight};
   ITIF_ASSIGN(const GroupSettings before, apply(op.group, settings, progress));
   if (Status put = registry_.put_group(op.group, settings); !put) {
     restore(op.group, before);
@@ -61,6 +70,7 @@ Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
   if (op.scheduler) changed["scheduler"] = *op.scheduler;
   if (op.share_percent) changed["share_percent"] = *op.share_percent;
   if (op.cpus) changed["cpus"] = *op.cpus;
+  if (op.weight) changed["weight"] = *op.weight;
   notify_("group.updated", changed);
   return changed;
 }

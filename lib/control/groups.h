@@ -1,6 +1,7 @@
-// Changes the settings of groups (planner, batch policy, share of the device), and measures groups:
-// the costs of their GEMMs, and their throughput by share. A change is applied to the appliance,
-// committed to the registry, then answered. If the commit fails, the old settings are restored.
+// Changes the settings of groups (planner, batch policy, share of the device, weight), and measures
+// groups: the costs of their GEMMs, and their throughput by share. A change is applied to the
+// appliance, committed to the registry, then answered. If the commit fails, the old settings are
+// restored.
 //
 // Used by the job thread only.
 #pragma once

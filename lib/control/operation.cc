@@ -7,6 +7,7 @@
 
 #include "base/cpu_list.h"
 #include "control/arguments.h"
+#include "control/group_settings.h"
 
 namespace itif::control {
 namespace {
@@ -108,6 +109,12 @@ std::optional<uint32_t> share_percent(Arguments& in) {
   return static_cast<uint32_t>(*percent);
 }
 
+std::optional<uint32_t> weight(Arguments& in) {
+  const auto weight = in.optional_number("weight", 1, kMaxGroupWeight);
+  if (!weight) return std::nullopt;
+  return static_cast<uint32_t>(*weight);
+}
+
 // []: the group has no CPUs of its own.
 std::optional<std::vector<unsigned>> cpus(Arguments& in) {
   const nlohmann::json* list = in.any("cpus");
@@ -126,12 +133,18 @@ std::optional<std::vector<unsigned>> cpus(Arguments& in) {
 }
 
 Result<Operation> update_group(Arguments& in) {
-  UpdateGroup update{in.text("group", tenant_name_rule), in.optional_text("planner", spec_rule),
-                     in.optional_text("scheduler", spec_rule), share_percent(in), cpus(in)};
+  UpdateGroup update{in.text("group", tenant_name_rule),
+                     in.optional_text("planner", spec_rule),
+                     in.optional_text("scheduler", spec_rule),
+                     share_percent(in),
+                     cpus(in),
+                     weight(in)};
   ITIF_TRY(in.finish());
-  if (!update.planner && !update.scheduler && !update.share_percent && !update.cpus)
+  if (!update.planner && !update.scheduler && !update.share_percent && !update.cpus &&
+      !update.weight)
     return fail(Code::kInvalidArgument,
-                "group.update: nothing to change: give planner, scheduler, share_percent or cpus");
+                "group.update: nothing to change: give planner, scheduler, share_percent, cpus or "
+                "weight");
   return WorkerOperation(std::move(update));
 }
 

@@ -82,6 +82,7 @@ struct UpdateGroup {
   std::optional<std::string> scheduler;
   std::optional<uint32_t> share_percent;
   std::optional<std::vector<unsigned>> cpus;  // ascending; empty: none of its own
+  std::optional<uint32_t> weight;
 };
 struct RunProfile {
   std::string group;

@@ -249,18 +249,22 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
 }
 
 Status Registry::put_group(const std::string& group, const GroupSettings& settings) {
-  const Value values[] = {group, settings.planner, settings.scheduler,
+  const Value values[] = {group,
+                          settings.planner,
+                          settings.scheduler,
                           settings.share_percent ? int64_t{*settings.share_percent} : -1,
-                          settings.cpus ? format_cpus(*settings.cpus) : "-"};
+                          settings.cpus ? format_cpus(*settings.cpus) : "-",
+                          int64_t{settings.weight.value_or(0)}};
   ITIF_TRY(change([&]() -> Status {
     ITIF_TRY(
-        database_.run("INSERT INTO group_setting (name, planner, scheduler, share_percent, cpus) "
-                      "VALUES (?1, ?2, ?3, max(?4, 0), iif(?5 = '-', '', ?5)) "
+        database_.run("INSERT INTO group_setting (name, planner, scheduler, share_percent, cpus, "
+                      "weight) VALUES (?1, ?2, ?3, max(?4, 0), iif(?5 = '-', '', ?5), max(?6, 1)) "
                       "ON CONFLICT (name) DO UPDATE SET "
                       "planner = iif(?2 = '', planner, ?2), "
                       "scheduler = iif(?3 = '', scheduler, ?3), "
                       "share_percent = iif(?4 = -1, share_percent, ?4), "
-                      "cpus = iif(?5 = '-', cpus, ?5)",
+                      "cpus = iif(?5 = '-', cpus, ?5), "
+                      "weight = iif(?6 = 0, weight, ?6)",
                       values));
     return seal_rows(database_, "group_setting", "name = ?1", {values, 1});
   }));

@@ -223,6 +223,8 @@ Result<std::pair<std::string, GroupSettings>> read_group(const Row& row, const s
     else
       reader.note("cpus", "a list of CPUs, found " + quoted(cpus));
   }
+  if (const auto weight = reader.number<uint32_t>("weight", 1, kMaxGroupWeight); weight > 1)
+    settings.weight = weight;
   ITIF_TRY(reader.result(path, "group_setting", "group " + quoted(name)));
   return std::pair(name, std::move(settings));
 }

@@ -67,6 +67,7 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      " checksum TEXT NOT NULL"
      ") STRICT",
      "INSERT INTO contents VALUES (lower(hex(randomblob(16))), 0, '')"},
+    {"ALTER TABLE group_setting ADD COLUMN weight INTEGER NOT NULL DEFAULT 1"},
 };
 constexpr int64_t kFirstWithChecksums = 8;
 

@@ -41,6 +41,7 @@ json ApplianceDocuments::groups() const {
                     {"planner", g.planner},
                     {"share_percent", g.share.percent},
                     {"cpus", g.own_cpus.empty() ? json() : json(g.own_cpus)},
+                    {"weight", g.share.weight},
                     {"demand_percent", g.share.demand > 0 ? json(g.share.demand) : json()},
                     {"max_batch_tokens", g.max_batch_tokens},
                     {"batches", g.batches},

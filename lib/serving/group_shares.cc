@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -132,6 +133,17 @@ void GroupShares::set(uint16_t number, uint32_t percent, bool measures) {
   divide();
 }
 
+void GroupShares::set_weight(uint16_t number, uint32_t weight) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group || group->weight == weight) return;
+  group->weight = weight;
+  if (is_tuned(*group))
+    set_terms(*group);
+  else
+    divide();
+}
+
 void GroupShares::set_objective(uint16_t number, uint64_t slo_ns) {
   const std::lock_guard lock(mutex_);
   Group* group = find(number);
@@ -163,6 +175,27 @@ void GroupShares::divide() {
   give();
 }
 
+// Each group with less than the least part gets that, and the others divide what is left.
+double GroupShares::part_per_weight(const std::vector<unsigned>& own_cpus,
+                                    double percent) const noexcept {
+  const auto is_counted = [&](const Group& group) {
+    return !group.yields && group.own_cpus == own_cpus && group.set_percent == 0;
+  };
+  double part = std::numeric_limits<double>::infinity(), before = part;
+  do {
+    double rest = percent, weights = 0;
+    for (const Group& group : groups_) {
+      if (!is_counted(group)) continue;
+      if (part * group.weight < kLeastPercent)
+        rest -= kLeastPercent;
+      else
+        weights += group.weight;
+    }
+    before = std::exchange(part, weights > 0 ? rest / weights : part);
+  } while (part < before);
+  return part;
+}
+
 // Gives the groups without a set share what is left, at least 1 % each.
 void GroupShares::divide(const std::vector<unsigned>& own_cpus) {
   double set_percent = 0, num_others = 0;
@@ -172,6 +205,7 @@ void GroupShares::divide(const std::vector<unsigned>& own_cpus) {
     num_others += group.set_percent == 0;
   }
   const double left = std::max(kLeastPercent * num_others, 100 - set_percent);
+  const double per_weight = part_per_weight(own_cpus, left);
   const uint64_t now_ns = clock_.now_ns();
   if (tunes_ && num_others > 0 && own_cpus.empty()) tuner_.set_device_percent(left, now_ns);
   for (Group& group : groups_) {
@@ -185,7 +219,8 @@ void GroupShares::divide(const std::vector<unsigned>& own_cpus) {
         CHECK(tuner_.add(group.number, *group.stage, terms_of(group), now_ns));
       continue;
     }
-    group.part_percent = group.set_percent == 0 ? left / num_others : group.set_percent;
+    group.part_percent = group.set_percent == 0 ? std::max(kLeastPercent, group.weight * per_weight)
+                                                : group.set_percent;
   }
 }
 
@@ -253,7 +288,8 @@ GroupShares::Share GroupShares::share(uint16_t number) const {
   // Streams have parts of the time in proportion to their shares, so shares of more than 100 % in
   // all are smaller parts.
   return {.percent = percent_of(*found) * (sum > 100 ? 100 / sum : 1),
-          .demand = is_tuned(*found) ? tuner_.demand_percent(number) : 0};
+          .demand = is_tuned(*found) ? tuner_.demand_percent(number) : 0,
+          .weight = found->weight};
 }
 
 }  // namespace itif::serving

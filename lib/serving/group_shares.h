@@ -1,6 +1,6 @@
 // Divides a device among its groups. A group has the share that control has set, or a part
-// of what these leave: equal parts, or parts that follow the groups' loads, which a thread of this
-// object decides twice a second (execution/slice_tuner.h).
+// of what these leave: parts in proportion to the groups' weights, or parts that follow their
+// loads, too, which a thread of this object decides twice a second (execution/slice_tuner.h).
 //
 // A device that divides its time gives the time of idle groups to the others by itself. One that
 // divides its multiprocessors does not: there, a group that has had no work for a second lends its
@@ -27,7 +27,7 @@ namespace itif::serving {
 class GroupShares {
  public:
   struct Options {
-    bool tunes = false;  // parts follow the loads; else they are equal
+    bool tunes = false;  // parts follow the loads; else the weights alone
     // For tuned groups.
     slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
   };
@@ -39,6 +39,7 @@ class GroupShares {
 
   struct Entry {
     uint32_t set_percent = 0;  // by control; 0: not set
+    uint32_t weight = 1;       // at least 1; without effect while set_percent is not 0
     double knee_percent = 0;   // as set_knee(); a tuned group starts with it
     // It has no tenants yet: until begin(), it has the least share, and those of the others do not
     // change.
@@ -57,6 +58,8 @@ class GroupShares {
   void set_own_cpus(uint16_t number, const std::vector<unsigned>& cpus);
   // Sets or clears (0) a group's share. An unknown number is ignored.
   void set(uint16_t number, uint32_t percent);
+  // Changes Entry::weight. An unknown number is ignored.
+  void set_weight(uint16_t number, uint32_t weight);
   // Gives a group exactly this share until set(), without lent parts, to measure it. On a device
   // that divides its processors, the others have no part meanwhile and compute on all of them. An
   // unknown number is ignored.
@@ -70,6 +73,7 @@ class GroupShares {
   struct Share {
     double percent = 100;  // of the device while all its groups compute
     double demand = 0;     // percent that the group asks for; 0: it is not tuned
+    uint32_t weight = 1;
   };
   Share share(uint16_t number) const;
 
@@ -93,10 +97,15 @@ class GroupShares {
   // The functions below: REQUIRE mutex_.
   void divide();
   void divide(const std::vector<unsigned>& own_cpus);
+  // Returns the part of a group of weight 1, in percent, if these CPUs' groups without a set share
+  // divide `percent` by their weights, with at least kLeastPercent each.
+  double part_per_weight(const std::vector<unsigned>& own_cpus, double percent) const noexcept;
   void set(uint16_t number, uint32_t percent, bool measures);
   double percent_of(const Group& group) const noexcept;
   static slice::GroupTerms terms_of(const Group& group) noexcept {
-    return {.knee_percent = group.knee_percent, .slo_ns = group.slo_ns};
+    return {.weight = static_cast<double>(group.weight),
+            .knee_percent = group.knee_percent,
+            .slo_ns = group.slo_ns};
   }
   void set_terms(const Group& group);
   void give() noexcept;

@@ -144,6 +144,7 @@ class TenantService final : public control::Appliance {
   Result<uint32_t> set_share(const std::string& group, uint32_t percent) override;
   Result<std::vector<unsigned>> set_cpus(const std::string& group,
                                          const std::vector<unsigned>& cpus) override;
+  Result<uint32_t> set_weight(const std::string& group, uint32_t weight) override;
   Status run_profile(const std::string& group, const control::Progress& progress) override;
   Status measure_knee(const std::string& group, const control::Progress& progress) override;
   Status leave_failed_device(const control::Progress& progress) override;
@@ -253,6 +254,7 @@ class TenantService final : public control::Appliance {
   void finish_move(Move& move);
   bool is_there(const Move& move, const device::Device& to) const;
   // tenant_service_profile.cc
+  Result<uint16_t> shared_number_of(const std::string& group) const;
   Result<uint16_t> number_of(const std::string& group) const;
   std::string profiled_as(const execution::GroupStage& stage) const;
   void prepare_planner(uint16_t group, const control::Progress& progress);

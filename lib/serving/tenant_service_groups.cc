@@ -139,6 +139,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   const bool has_own = device.info().division == device::Division::kProcessors;
   shares_.add(number, *stages_[number],
               {.set_percent = settings_[name].share_percent.value_or(0),
+               .weight = settings_[name].weight.value_or(1),
                .knee_percent = bounding_knee(number),
                .yields = yields && !has_own});
   if (Status placed = place_groups(); !placed)
@@ -175,17 +176,27 @@ Result<std::string> TenantService::set_scheduler(const std::string& group,
   return before;
 }
 
-Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t percent) {
+// Returns the number of a group that can have a share.
+Result<uint16_t> TenantService::shared_number_of(const std::string& group) const {
   ITIF_ASSIGN(const uint16_t number, number_of(group));
   const device::DeviceInfo& device = stages_[number]->device().info();
-  if (device.division == device::Division::kNone)
-    return fail(
-        Code::kUnsupported,
-        fmt::format("group {} cannot have a share of its device: {} is not divided (`itifctl "
-                    "device`)",
-                    group, device.kind));
+  if (device.division != device::Division::kNone) return number;
+  return fail(Code::kUnsupported,
+              fmt::format("group {} cannot have a share of its device: {} is not divided (`itifctl "
+                          "device`)",
+                          group, device.kind));
+}
+
+Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t percent) {
+  ITIF_ASSIGN(const uint16_t number, shared_number_of(group));
   shares_.set(number, percent);
   return std::exchange(settings_[group].share_percent, percent).value_or(0);
+}
+
+Result<uint32_t> TenantService::set_weight(const std::string& group, uint32_t weight) {
+  ITIF_ASSIGN(const uint16_t number, shared_number_of(group));
+  shares_.set_weight(number, weight);
+  return std::exchange(settings_[group].weight, weight).value_or(1);
 }
 
 Result<std::vector<unsigned>> TenantService::set_cpus(const std::string& group,

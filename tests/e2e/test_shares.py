@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,52 @@ def test_a_set_share_is_not_tuned(tuned):
     for wrong in ("0", "101", "half"):
         with pytest.raises(CtlError, match="--share"):
             tuned.ctl("group", "update", name, "--share", wrong)
+
+
+def test_unmet_demands_get_parts_by_weight(tuned, models):
+    tuned.add_tenant("set", models(backbone="bert-tiny --layers 1"))
+    names = {tenant: group["name"] for tenant, group in groups(tuned).items()}
+    tuned.ctl("group", "update", names["set"], "--share", "80")
+    # Both ask for 30 %, and 20 % are left.
+    assert [groups(tuned)[name]["share_percent"] for name in ("busy", "idle")] == [10, 10]
+    assert tuned.ctl("group", "update", names["busy"], "--weight", "3").stdout.strip().endswith("now has weight 3")
+
+    def check():
+        shown = groups(tuned)
+        assert [shown[name]["weight"] for name in ("busy", "idle", "set")] == [3, 1, 1]
+        # A share that differs from its target by less than a twentieth stays.
+        assert shown["busy"]["share_percent"] == pytest.approx(15, rel=0.051)
+        assert shown["idle"]["share_percent"] == pytest.approx(5, rel=0.051)
+        assert shown["set"]["share_percent"] == 80
+
+    check()
+    (row,) = (line for line in tuned.ctl("group", "list").stdout.splitlines() if line.startswith(names["busy"] + " "))
+    assert re.search(r"15 %\s+3\s+shared", row), row
+    tuned.kill()
+    tuned.start()
+    wait_until(lambda: len(groups(tuned)) == 3, "the tenants are restored", 30)
+    check()
+    tuned.handover()
+    check()
+    for wrong in ("0", "1001", "-1", "much", "1.5"):
+        with pytest.raises(CtlError, match=f"--weight: .*{wrong}"):
+            tuned.ctl("group", "update", names["busy"], f"--weight={wrong}")
+    assert groups(tuned)["busy"]["weight"] == 3
+
+
+def test_weights_divide_the_device_without_tuning(new_appliance, models):
+    made = new_appliance()
+    made.start()
+    made.add_tenant("heavy", models(backbone="minilm-l6"))
+    made.add_tenant("light", models())
+    name = groups(made)["heavy"]["name"]
+    assert made.ctl_json("group", "update", name, "--weight", "3") == {"group": name, "weight": 3}
+    for _ in range(2):
+        shown = groups(made)
+        assert [shown[tenant]["share_percent"] for tenant in ("heavy", "light")] == [75, 25]
+        made.kill()
+        made.start()
+        wait_until(lambda: len(groups(made)) == 2, "the tenants are restored", 30)
 
 
 def compute_threads(appliance):

@@ -52,17 +52,19 @@ void show_groups(const json& document) {
                {"SCHEDULER"},
                {"PLANNER"},
                {"SHARE", kRight},
+               {"WEIGHT", kRight},
                {"CPUS"},
                {"GUE", kRight},
                {"PADDING", kRight}});
   for (const json& g : document.value("groups", json::array())) {
     const json tenants = g.value("tenants", json::array());
-    table.add(
-        {text_cell(g, "name"), text_cell(g, "backbone"), text_cell(g, "dtype"),
-         with_thousands(tenants.size()), text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
-         bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
-         count_cell(g, "requests_executing"), text_cell(g, "scheduler"), text_cell(g, "planner"),
-         percent_cell(g, "share_percent"), cpus_cell(g), gue_cell(g, "gue"), padding_cell(g)});
+    table.add({text_cell(g, "name"), text_cell(g, "backbone"), text_cell(g, "dtype"),
+               with_thousands(tenants.size()),
+               text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
+               bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
+               count_cell(g, "requests_executing"), text_cell(g, "scheduler"),
+               text_cell(g, "planner"), percent_cell(g, "share_percent"), text_cell(g, "weight"),
+               cpus_cell(g), gue_cell(g, "gue"), padding_cell(g)});
   }
   fmt::print("{}", table.text());
 }

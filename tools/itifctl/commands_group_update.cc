@@ -5,6 +5,7 @@
 
 #include "base/cpu_list.h"
 #include "commands.h"
+#include "control/group_settings.h"
 #include "plan/make_planner.h"
 #include "plan/planner_names.h"
 #include "sched/policy_names.h"
@@ -19,6 +20,7 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   struct Options {
     std::string group, planner, scheduler;
     std::string share, cpus;
+    uint32_t weight = 0;
   };
   auto options = std::make_shared<Options>();
   Context& context = line.context;
@@ -57,6 +59,13 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
         const auto cpus = parse_cpus(text);
         return cpus ? std::string() : cpus.error().message;
       });
+  CLI::Option* weight =
+      update
+          ->add_option("--weight", options->weight,
+                       "its part of what groups with a --share leave, in relation to the other "
+                       "groups' weights, 1 to 1000 [1]")
+          ->type_name("N")
+          ->check(CLI::Range(1u, control::kMaxGroupWeight));
   update->footer(
       "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
       "predicted\n"
@@ -65,7 +74,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       "Scheduler fair (default): by tenant weight. fcfs: the oldest first. sjf: the shortest.\n"
       "edf: the earliest deadline. das, slotted_das: TCB's deadline-aware scheduling; settings:\n"
       "eta=NUMBER, weighted, fair. Settings follow a colon.\n"
-      "Share: groups without one divide what is left (device.shares). Idle groups lend theirs to "
+      "Share: groups without one divide what is left (device.shares, --weight). Idle groups lend "
+      "theirs to\n"
       "the others.\n"
       "CPUs: groups on different CPUs compute at the same time; one CPU must be left for groups "
       "without.\n"
@@ -74,8 +84,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 \\\n"
       "      --planner slotted:slot_tokens=32 --scheduler das:eta=0.4,fair");
-  update->callback([&context, options] {
-    context.action = [&context, options] {
+  update->callback([&context, options, weight] {
+    context.action = [&context, options, weight] {
       json args = {{"group", options->group}};
       if (!options->planner.empty()) args["planner"] = options->planner;
       if (!options->scheduler.empty()) args["scheduler"] = options->scheduler;
@@ -83,6 +93,7 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
         args["share_percent"] = options->share == "auto" ? 0 : std::stoi(options->share);
       if (!options->cpus.empty())
         args["cpus"] = options->cpus == "auto" ? json::array() : json(*parse_cpus(options->cpus));
+      if (weight->count() > 0) args["weight"] = options->weight;
       const auto answer = context.call_long("group.update", args);
       if (!answer) return answer.error();
       if (context.globals.json) {
@@ -105,6 +116,9 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       else if (answer->contains("cpus"))
         fmt::print("group {} now has CPUs {} for itself\n", text_cell(*answer, "group"),
                    format_cpus(answer->value("cpus", std::vector<unsigned>())));
+      if (answer->contains("weight"))
+        fmt::print("group {} now has weight {}\n", text_cell(*answer, "group"),
+                   text_cell(*answer, "weight"));
       return static_cast<int>(kDone);
     };
   });

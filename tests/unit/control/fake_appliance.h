@@ -127,6 +127,12 @@ class FakeAppliance final : public Appliance, public Documents {
     if (cpus == std::vector<unsigned>{1000}) return fail(Code::kInvalidArgument, "no CPU 1000");
     return std::exchange(groups_settings[group].cpus, cpus).value_or(std::vector<unsigned>());
   }
+  Result<uint32_t> set_weight(const std::string& group, uint32_t weight) override {
+    calls.push_back("weight " + group);
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    if (weight == 999) return fail(Code::kUnsupported, "no weight 999");
+    return std::exchange(groups_settings[group].weight, weight).value_or(1);
+  }
   Status run_profile(const std::string& group, const Progress&) override {
     calls.push_back("profile " + group);
     return {};

@@ -1,4 +1,5 @@
-// group.update: a group's planner, its scheduler and its share. A refused change changes nothing.
+// group.update: a group's planner, scheduler, share, CPUs and weight. A refused change changes
+// nothing.
 #include "control/database.h"
 #include "server_fixture.h"
 
@@ -40,6 +41,24 @@ TEST_F(GroupUpdateTest, KeepsEachSettingOverRestarts) {
   ok("group.update", {{"group", "bert-768"}, {"cpus", json::array()}});
   restart();
   EXPECT_EQ(settings(), (GroupSettings{"itif", "edf", 30}));
+  const json weight = ok("group.update", {{"group", "bert-768"}, {"weight", 1000}});
+  EXPECT_EQ(weight, (json{{"group", "bert-768"}, {"weight", 1000}}));
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"itif", "edf", 30, std::nullopt, 1000}));
+  ok("group.update", {{"group", "bert-768"}, {"planner", "joint"}});
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"joint", "edf", 30, std::nullopt, 1000}));
+  ok("group.update", {{"group", "bert-768"}, {"weight", 1}});
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"joint", "edf", 30}));
+}
+
+TEST_F(GroupUpdateTest, ARefusedWeightTakesTheOtherSettingsBack) {
+  start();
+  ok("group.update", {{"group", "bert-768"}, {"share_percent", 10}, {"weight", 3}});
+  const json args = {{"group", "bert-768"}, {"share_percent", 20}, {"weight", 999}};
+  EXPECT_EQ(refusal("group.update", args).message, "no weight 999");
+  EXPECT_EQ(settings(), (GroupSettings{"", "", 10, std::nullopt, 3}));
 }
 
 TEST_F(GroupUpdateTest, RefusedCpusTakeTheOtherSettingsBack) {
@@ -67,12 +86,15 @@ TEST_F(GroupUpdateTest, AFailedCommitTakesAllBack) {
   start();
   ok("group.update",
      {{"group", "bert-768"}, {"planner", "naive"}, {"scheduler", "sjf"}, {"share_percent", 10}});
+  ok("group.update", {{"group", "bert-768"}, {"weight", 7}});
   Database other = *Database::open(options_.state_dir + "/registry.db");
   ASSERT_TRUE(other.run("BEGIN IMMEDIATE"));  // every commit of the server fails
-  refusal(
-      "group.update",
-      {{"group", "bert-768"}, {"planner", "itif"}, {"scheduler", "edf"}, {"share_percent", 20}});
-  EXPECT_EQ(settings(), (GroupSettings{"naive", "sjf", 10}));
+  refusal("group.update", {{"group", "bert-768"},
+                           {"planner", "itif"},
+                           {"scheduler", "edf"},
+                           {"share_percent", 20},
+                           {"weight", 8}});
+  EXPECT_EQ(settings(), (GroupSettings{"naive", "sjf", 10, std::nullopt, 7}));
   ASSERT_TRUE(other.run("ROLLBACK"));
 }
 
@@ -80,9 +102,14 @@ TEST_F(GroupUpdateTest, RefusesWrongArguments) {
   start();
   const auto message = [&](const json& args) { return refusal("group.update", args).message; };
   EXPECT_EQ(message({{"group", "bert-768"}}),
-            "group.update: nothing to change: give planner, scheduler, share_percent or cpus");
+            "group.update: nothing to change: give planner, scheduler, share_percent, cpus or "
+            "weight");
   for (const json& wrong : {json(101), json(-1), json(2.5), json("30")})
     EXPECT_NE(message({{"group", "bert-768"}, {"share_percent", wrong}}).find("'share_percent'"),
+              std::string::npos)
+        << wrong;
+  for (const json& wrong : {json(0), json(1001), json(-1), json(2.5), json("3"), json()})
+    EXPECT_NE(message({{"group", "bert-768"}, {"weight", wrong}}).find("'weight' must be"),
               std::string::npos)
         << wrong;
   for (const json& wrong : {json("0"), json(1), json{-1}, json{1.5}, json{1024}, json{3, 3}})
@@ -96,6 +123,7 @@ TEST_F(GroupUpdateTest, RefusesWrongArguments) {
             Code::kNotFound);
   EXPECT_EQ(refusal("group.update", {{"group", "none"}, {"share_percent", 5}}).code,
             Code::kNotFound);
+  EXPECT_EQ(refusal("group.update", {{"group", "none"}, {"weight", 5}}).code, Code::kNotFound);
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ TEST_F(RegistrySafety, EveryColumnIsChecked) {
                 {"planner = 'a b'", "planner must"},
                 {"scheduler = char(1)", "scheduler must"},
                 {"share_percent = 101", "share_percent must"},
-                {"cpus = 'all'", "cpus must"}};
+                {"cpus = 'all'", "cpus must"},
+                {"weight = 0", "weight must be an integer from 1 to 1000"},
+                {"weight = 1001", "weight must"}};
   for (const auto& one : groups) {
     fs::remove_all(state_);
     fill(1);

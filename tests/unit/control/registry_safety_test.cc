@@ -150,6 +150,7 @@ TEST_F(RegistrySafety, UpgradesARegistryWithoutChecksumsAndMark) {
   sql("DROP TABLE contents");
   for (const char* table : {"tenant", "other_version", "group_setting"})
     sql(std::string("ALTER TABLE ") + table + " DROP COLUMN checksum");
+  sql("ALTER TABLE group_setting DROP COLUMN weight");
   sql("PRAGMA user_version = 7");
   fs::remove(state_ + "/registry.mark");
   {

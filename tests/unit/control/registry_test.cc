@@ -236,6 +236,10 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
     ASSERT_TRUE(registry->put_group("bert-768", {"itif", ""}));
     ASSERT_TRUE(registry->put_group("vit", {"", "", 40}));
     ASSERT_TRUE(registry->put_group("vit", {"itif", "", std::nullopt}));  // keeps it
+    ASSERT_TRUE(registry->put_group("vit", {.weight = 3}));
+    ASSERT_TRUE(registry->put_group("vit", {"itif", ""}));  // keeps it
+    ASSERT_TRUE(registry->put_group("gpt", {"naive", "", std::nullopt, std::nullopt, 1000}));
+    ASSERT_TRUE(registry->put_group("gpt", {.weight = 1}));
     ASSERT_TRUE(registry->put_group("deberta", {"", "", 30}));
     ASSERT_TRUE(registry->put_group("deberta", {"", "", 0}));  // clears it
     ASSERT_TRUE(registry->put_group("deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}));
@@ -244,8 +248,24 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
       {"bert-384", {"turbo", "edf"}},
       {"bert-768", {"itif", "das:eta=0.4,fair"}},
       {"deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}},
-      {"vit", {"itif", "sjf", 40}}};
+      {"gpt", {"naive", ""}},
+      {"vit", {"itif", "sjf", 40, std::nullopt, 3}}};
   EXPECT_EQ(*open()->load_groups(), expected);
+}
+
+// The schema of version 8 had no weights of groups.
+TEST_F(RegistryTest, UpgradesGroupsWithoutWeights) {
+  ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf", 30}));
+  sql("ALTER TABLE group_setting DROP COLUMN weight");
+  sql("UPDATE group_setting SET checksum = 'edited'");  // the checksum of that schema's columns
+  sql("PRAGMA user_version = 8");
+  {
+    auto registry = open();
+    EXPECT_EQ(registry->load_groups()->at("bert-768"), (GroupSettings{"naive", "edf", 30}));
+    ASSERT_TRUE(registry->put_group("bert-768", {.weight = 5}));
+  }
+  EXPECT_EQ(open()->load_groups()->at("bert-768"),
+            (GroupSettings{"naive", "edf", 30, std::nullopt, 5}));
 }
 
 // The schema of version 5 had no adapters.
@@ -253,6 +273,7 @@ TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
   drop_checksums();
   sql("ALTER TABLE tenant DROP COLUMN base_dir");
+  sql("ALTER TABLE group_setting DROP COLUMN weight");
   sql("ALTER TABLE group_setting DROP COLUMN cpus");
   sql("ALTER TABLE other_version DROP COLUMN base_dir");
   sql("PRAGMA user_version = 5");
@@ -268,6 +289,7 @@ TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
   ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf"}));
   drop_checksums();
   drop_versions();
+  sql("ALTER TABLE group_setting DROP COLUMN weight");
   sql("ALTER TABLE group_setting DROP COLUMN cpus");
   sql("ALTER TABLE group_setting DROP COLUMN share_percent");
   sql("ALTER TABLE group_setting DROP COLUMN scheduler");

@@ -99,6 +99,23 @@ class GroupSharesTest : public TenantServiceTest {
     EXPECT_EQ(share("b").demand, 30);
     ASSERT_TRUE(service->remove(1, kLong));
   }
+  // All groups ask for 30 %, but b and c have 20 % together.
+  void divide_by_weight(const std::string& unmet_demands) {
+    config.device.unmet_demands = unmet_demands;
+    start("tuned");
+    set("a", 80, 0);
+    EXPECT_EQ(percents(), (std::array{80.0, 10.0, 10.0}));
+    ASSERT_TRUE(service->set_weight("b", 3));
+    EXPECT_NEAR(share("b").percent, 15, 1e-6);
+    EXPECT_NEAR(share("c").percent, 5, 1e-6);
+    EXPECT_EQ(share("b").demand, 30) << "a weight does not change what the group asks for";
+    ASSERT_TRUE(service->remove(2, kLong));
+    EXPECT_NEAR(share("c").percent, 20, 1e-6);
+    ASSERT_TRUE(admit(of_group(2, "b")));
+    EXPECT_NEAR(share("b").percent, 15, 15 * kUnchanged) << "kept without tenants";
+    set("a", 0, 80);
+    EXPECT_EQ(percents(), (std::array{30.0, 30.0, 30.0})) << "met demands know no weight";
+  }
   static tenant::Record of_group(uint32_t id, const char* group) {
     tenant::Record record = settings(id);
     record.group = group;
@@ -157,6 +174,47 @@ TEST_F(GroupSharesTest, TunedGroupsDivideWhatSetSharesLeave) {
   set("a", 0, 80);
   EXPECT_EQ(share("a").percent, 30);
   EXPECT_EQ(share("c").percent, 30);
+}
+
+TEST_F(GroupSharesTest, WeightsDivideWhatSetSharesLeave) {
+  start("equal");
+  EXPECT_EQ(service->set_weight("a", 3).value(), 1u);
+  EXPECT_EQ(share("a").weight, 3u);
+  EXPECT_EQ(percents(), (std::array{60.0, 20.0, 20.0}));
+  set("b", 60, 0);
+  EXPECT_EQ(percents(), (std::array{30.0, 60.0, 10.0}));
+  EXPECT_EQ(service->set_weight("b", 500).value(), 1u);
+  EXPECT_EQ(percents(), (std::array{30.0, 60.0, 10.0})) << "a set share has no weight";
+  set("b", 0, 60);
+  EXPECT_EQ(percents(), (std::array{1.0, 98.0, 1.0})) << "the least share, for any weight";
+  EXPECT_EQ(service->set_weight("b", 1).value(), 500u);
+  ASSERT_TRUE(service->remove(1, kLong));
+  EXPECT_EQ(share("b").percent, 50);
+  ASSERT_TRUE(admit(of_group(1, "a")));
+  EXPECT_EQ(percents(), (std::array{60.0, 20.0, 20.0})) << "kept without tenants";
+  EXPECT_EQ(service->set_weight("none", 2).error().code, Code::kNotFound);
+}
+
+TEST_F(GroupSharesTest, UnmetDemandsGetPartsByWeight) {
+  divide_by_weight("proportional");
+}
+
+TEST_F(GroupSharesTest, UnmetDemandsGetPartsByWeightAloneIfConfigured) {
+  divide_by_weight("equal");
+}
+
+TEST_F(GroupSharesTest, ARestartKeepsTheWeights) {
+  config.device.shares = "equal";
+  device.divide_processors();
+  remake();
+  service->expect_groups({{"b", {.weight = 4}}});
+  ASSERT_TRUE(admit(of_group(1, "a")));
+  ASSERT_TRUE(admit(of_group(2, "b")));
+  EXPECT_NEAR(share("a").percent, 20, 1e-9);
+  EXPECT_NEAR(share("b").percent, 80, 1e-9);
+  EXPECT_EQ(share("b").weight, 4u);
+  EXPECT_NEAR(given().first, 20, 1e-9) << "the streams have these shares, too";
+  EXPECT_NEAR(given().second, 80, 1e-9);
 }
 
 // Passes take 5 ms on a share of 60 % or more, and 40 ms on a smaller one. A threshold of 100 %
@@ -276,6 +334,7 @@ TEST_F(GroupSharesTest, ADeviceThatDoesNotDivideItsTimeRefusesShares) {
   ASSERT_TRUE(admit(settings(1)));
   const std::string name = info().name;
   EXPECT_EQ(service->set_share(name, 50).error().code, Code::kUnsupported);
+  EXPECT_EQ(service->set_weight(name, 2).error().code, Code::kUnsupported);
   EXPECT_EQ(share(name).percent, 100);
 }
 

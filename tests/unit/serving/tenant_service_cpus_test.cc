@@ -58,6 +58,10 @@ TEST_F(TenantServiceCpusTest, GroupsWithTheSameCpusDivideTheirTime) {
   add_group(3, "c");
   ASSERT_TRUE(service->set_cpus("a", {0, 1}));
   ASSERT_TRUE(service->set_cpus("b", {0, 1}));
+  EXPECT_EQ(service->set_weight("a", 3).value(), 1u);
+  EXPECT_EQ(group("a").share.percent, 75);
+  EXPECT_EQ(group("b").share.percent, 25);
+  EXPECT_EQ(group("c").share.percent, 100);
   ASSERT_TRUE(service->set_share("a", 80));
   EXPECT_EQ(group("a").share.percent, 80);
   EXPECT_EQ(group("b").share.percent, 20);
