@@ -67,6 +67,10 @@ void JobThread::loop() {
     job.run();
     lock.lock();
     running_.clear();
+    if (!job.answer) continue;
+    lock.unlock();
+    job.answer();
+    lock.lock();
   }
 }
 

@@ -20,7 +20,8 @@ struct JobThreadStatus {
 struct Job {
   std::string name;
   std::function<void()> run;
-  std::function<void()> refuse;  // called instead of run if the job thread stops first
+  std::function<void()> refuse;       // called instead of both if the job thread stops first
+  std::function<void()> answer = {};  // called after run, when the job no longer counts as running
 };
 
 class JobThread {

@@ -117,13 +117,7 @@ void Server::Impl::start() {
     restored_ = true;
     restored_changed_.notify_all();
   };
-  jobs_.post({"restore",
-              [this, done] {
-                dispatcher_->restore();
-                done();
-              },
-              done},
-             JobThread::Order::kNext);
+  jobs_.post({"restore", [this] { dispatcher_->restore(); }, done, done}, JobThread::Order::kNext);
   jobs_.start();
   if (sockets_) io_thread_ = std::thread([this] { serve(); });
 }
@@ -246,7 +240,8 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
   if (hands_over) handing_over_.store(true);
   Job job;
   job.name = request.op;
-  job.run = [this, peer, id, operation = std::move(operation)] {
+  const auto result = std::make_shared<Result<json>>();
+  job.run = [this, peer, id, result, operation = std::move(operation)] {
     std::string last_stage;
     double last_fraction = 0;
     const Progress progress = [&](const std::string& stage, double fraction) {
@@ -257,11 +252,16 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
       last_fraction = fraction;
       reply(peer, progress_message(id, stage, fraction));
     };
-    const auto result = dispatcher_->run(operation, progress);
-    if (std::holds_alternative<HandOver>(operation) && !result) handing_over_.store(false);
-    reply(peer, result ? ok_message(id, *result) : error_message(id, result.error()));
+    *result = dispatcher_->run(operation, progress);
+    if (std::holds_alternative<HandOver>(operation) && !*result) handing_over_.store(false);
+  };
+  job.answer = [this, peer, id, result] {
+    reply(peer, *result ? ok_message(id, **result) : error_message(id, result->error()));
   };
   job.refuse = [this, peer, id] { reply(peer, error_message(id, stopping_error())); };
+  // Before the job can send progress of its own.
+  if (const std::string running = jobs_.status().running; !running.empty())
+    reply(peer, progress_message(id, "waiting for " + running, 0));
   if (jobs_.post(std::move(job), JobThread::Order::kLast)) return;
   if (hands_over) handing_over_.store(false);
   const JobThreadStatus status = jobs_.status();

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,26 @@ def test_an_unknown_division_is_refused(new_appliance, setting, allowed):
     status, output = made.run_to_the_end()
     assert status == 1
     assert f"device.{setting}: 'fair' is not one of: {allowed}" in output
+
+
+def test_changes_wait_until_a_knee_is_measured(tuned):
+    name = groups(tuned)["idle"]["name"]
+    tuned.ctl("group", "update", name, "--share", "40")
+    with ThreadPoolExecutor() as pool:
+        measuring = pool.submit(tuned.ctl, "group", "knee", name, "--measure")
+        wait_until(lambda: tuned.ctl_json("health").get("running") == "group.measure_knee", "it measures", 10)
+        changes = [pool.submit(tuned.ctl, "group", "update", name, option, value)
+                   for option, value in (("--share", "60"), ("--weight", "5"))]
+        wait_until(lambda: tuned.ctl_json("health")["waiting"] == 2, "the changes wait", 10)
+        assert groups(tuned)["idle"]["share_percent"] != 60 and not measuring.done()
+        measuring.result()
+        for change in changes:
+            assert "waiting for group.measure_knee" in change.result().stderr
+    shown = groups(tuned)["idle"]
+    assert (shown["share_percent"], shown["weight"]) == (60, 5), "the changes come after the measurement"
+    for batch in tuned.ctl_json("group", "knee", name)["batches"]:
+        rates = [point["requests_per_s"] for point in batch["points"]]
+        assert 0 < rates[0] < 0.5 * rates[-1], batch
 
 
 def test_the_knee_is_measured_drawn_and_kept(tuned):

@@ -213,6 +213,31 @@ TEST_F(ServerTest, SlowAdmissionDelaysNoOtherCalls) {
   EXPECT_EQ(slow.get()["tenant"]["state"], "serving");
 }
 
+TEST_F(ServerTest, AnOperationThatWaitsIsToldForWhich) {
+  start();
+  add("a");
+  appliance_->close_gate();
+  auto slow = std::async(std::launch::async, [this] { return add("slow"); });
+  appliance_->wait_until_inside();
+  std::vector<std::pair<std::string, double>> steps;
+  auto answer = client()->call("group.update", {{"group", "bert-768"}, {"share_percent", 20}},
+                               kTestTimeoutNs, [&](const std::string& stage, double fraction) {
+                                 steps.emplace_back(stage, fraction);
+                                 appliance_->open_gate();
+                               });
+  ASSERT_TRUE(answer) << answer.error().error.message;
+  EXPECT_EQ(steps, (std::vector<std::pair<std::string, double>>{{"waiting for tenant.add", 0}}));
+  slow.get();
+  // An answered operation no longer runs.
+  for (int i = 0; i < 50; ++i) {
+    steps.clear();
+    ASSERT_TRUE(client()->call(
+        "tenant.pause", {{"tenant", "a"}}, kTestTimeoutNs,
+        [&](const std::string& stage, double fraction) { steps.emplace_back(stage, fraction); }));
+    for (const auto& [stage, fraction] : steps) EXPECT_NE(stage, "waiting for tenant.pause");
+  }
+}
+
 TEST_F(ServerTest, ProgressArrivesInOrderAndRateLimited) {
   start();
   std::vector<std::pair<std::string, double>> steps;
