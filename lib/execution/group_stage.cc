@@ -187,7 +187,10 @@ size_t GroupStage::take_requests() noexcept {
     const unsigned count = ring_->pop(arrived.data(), arrived.size());
     if (count == 0) break;
     if (taken == 0 && options_.executor.stamps_stages) start_ns = clock_->now_ns();
-    for (unsigned i = 0; i < count; ++i) executor_->submit(arrived[i]);
+    for (unsigned i = 0; i < count; ++i) {
+      arrived[i]->free_ns = arrived[i]->verified_ns < free_ns_ ? free_ns_ : 0;
+      executor_->submit(arrived[i]);
+    }
     taken += count;
   }
   if (start_ns != 0) counters_.intake_ns.add(clock_->now_ns() - start_ns);
@@ -200,8 +203,10 @@ size_t GroupStage::poll() noexcept {
   runtime::BatchFigures figures;
   const size_t completed = executor_->step(*this, figures);
   count(figures);
+  const size_t tasks = run_task();
+  note_free(tasks > 0 || (figures.num_tokens > 0 && !options_.overlaps));
   // A generation step may complete no request, so its tokens count as work too.
-  const size_t done = taken + completed + figures.num_tokens + run_task();
+  const size_t done = taken + completed + figures.num_tokens + tasks;
   return done > 0 ? done : warm_up();
 }
 
@@ -240,6 +245,11 @@ void GroupStage::use_stream(std::unique_ptr<device::Stream> stream) noexcept {
   stream_ = std::move(stream);
   turn_taking_ = dynamic_cast<const device::TurnTaking*>(stream_.get());
   turn_wait_ns_ = 0;
+}
+
+// `has_computed`: the thread has just computed, so that it took no requests meanwhile.
+void GroupStage::note_free(bool has_computed) noexcept {
+  if (has_computed && options_.executor.stamps_stages) free_ns_ = clock_->now_ns();
 }
 
 void GroupStage::count_turns() noexcept {

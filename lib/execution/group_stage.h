@@ -141,6 +141,7 @@ class GroupStage final : private runtime::CompletionSink {
   size_t warm_up() noexcept;
   void use_stream(std::unique_ptr<device::Stream> stream) noexcept;
   size_t take_requests() noexcept;
+  void note_free(bool has_computed) noexcept;
   void count_turns() noexcept;
   void count_cache() noexcept;
   void count_graphs() noexcept;
@@ -163,6 +164,7 @@ class GroupStage final : private runtime::CompletionSink {
   telemetry::ExecutorCounters counters_;
   std::optional<pipeline::GroupInbox> inbox_;
   RecentBatches recent_batches_;
+  uint64_t free_ns_ = 0;    // the end of the last work that kept the thread from taking requests
   size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead
   std::atomic<bool> share_changed_{false};
   SpinChoice spin_choice_;

@@ -15,15 +15,22 @@ namespace itif::pipeline {
 // add up to the total.
 inline std::array<uint64_t, telemetry::kNumRequestStages> stage_times(
     const request::Times& times) noexcept {
-  const uint64_t points[] = {times.complete_ns, times.verified_ns,  times.queued_ns,
-                             times.chosen_ns,   times.planned_ns,   times.launched_ns,
-                             times.done_ns,     times.first_out_ns, times.last_out_ns};
-  std::array<uint64_t, telemetry::kNumRequestStages> stages;
-  static_assert(std::size(points) + 1 == stages.size());
+  using telemetry::Stage;
+  struct Point {
+    uint64_t at_ns;
+    Stage stage;  // ends here
+  };
+  const Point points[] = {
+      {times.complete_ns, Stage::kReassembly}, {times.verified_ns, Stage::kVerify},
+      {times.free_ns, Stage::kQueue},          {times.queued_ns, Stage::kIntake},
+      {times.chosen_ns, Stage::kQueue},        {times.planned_ns, Stage::kPlan},
+      {times.launched_ns, Stage::kLaunch},     {times.done_ns, Stage::kCompute},
+      {times.first_out_ns, Stage::kRespond},   {times.last_out_ns, Stage::kSend}};
+  std::array<uint64_t, telemetry::kNumRequestStages> stages{};
   uint64_t before = times.arrival_ns;
-  for (size_t i = 0; i < std::size(points); ++i) {
-    stages[i] = std::max(points[i], before) - before;
-    before = std::max(points[i], before);
+  for (const Point& point : points) {
+    stages[static_cast<size_t>(point.stage)] += std::max(point.at_ns, before) - before;
+    before = std::max(point.at_ns, before);
   }
   stages.back() = before - times.arrival_ns;
   return stages;

@@ -62,16 +62,19 @@ struct Request {
   tenant::Settings settings;
   std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker decrements it
 
-  // Times by the pipeline's Clock. 0: not reached, or not stamped; verified_ns, planned_ns and
-  // launched_ns are stamped with telemetry.stages only. deadline_ns 0: none.
+  // Times by the pipeline's Clock. 0: not reached, or not stamped; verified_ns, free_ns, planned_ns
+  // and launched_ns are stamped with telemetry.stages only. deadline_ns 0: none.
   uint64_t arrival_ns = 0;   // of the first piece: the start of the worker's poll
   uint64_t complete_ns = 0;  // of the last, likewise
   uint64_t deadline_ns = 0;
   uint64_t verified_ns = 0;  // the last piece is verified, and the request lent to its group
+  // The group's thread has ended the batch that it computed when the request was lent. 0: it
+  // computed none, or batches compute beside it.
+  uint64_t free_ns = 0;
   uint64_t queued_ns = 0;    // checked, prepared (text: tokens), in the group's queue
   uint64_t chosen_ns = 0;    // start of its batch
   uint64_t planned_ns = 0;   // the batch is laid out
-  uint64_t launched_ns = 0;  // its pass begins to be given to the device
+  uint64_t launched_ns = 0;  // its pass begins on the device
   uint64_t done_ns = 0;      // computed, or refused
 
   // The outcome, written by the owner of the claim.

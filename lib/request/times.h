@@ -13,6 +13,7 @@ struct Times {
   uint64_t arrival_ns = 0;  // Request's points
   uint64_t complete_ns = 0;
   uint64_t verified_ns = 0;
+  uint64_t free_ns = 0;
   uint64_t queued_ns = 0;
   uint64_t chosen_ns = 0;
   uint64_t planned_ns = 0;
@@ -26,6 +27,7 @@ inline Times times_of(const Request& request) noexcept {
   return {.arrival_ns = request.arrival_ns,
           .complete_ns = request.complete_ns,
           .verified_ns = request.verified_ns,
+          .free_ns = request.free_ns,
           .queued_ns = request.queued_ns,
           .chosen_ns = request.chosen_ns,
           .planned_ns = request.planned_ns,

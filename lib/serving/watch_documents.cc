@@ -21,10 +21,10 @@ struct Point {
 };
 constexpr Point kPoints[] = {
     {"last_piece", &request::Times::complete_ns}, {"verified", &request::Times::verified_ns},
-    {"queued", &request::Times::queued_ns},       {"chosen", &request::Times::chosen_ns},
-    {"planned", &request::Times::planned_ns},     {"launched", &request::Times::launched_ns},
-    {"computed", &request::Times::done_ns},       {"first_out", &request::Times::first_out_ns},
-    {"last_out", &request::Times::last_out_ns}};
+    {"free", &request::Times::free_ns},           {"queued", &request::Times::queued_ns},
+    {"chosen", &request::Times::chosen_ns},       {"planned", &request::Times::planned_ns},
+    {"launched", &request::Times::launched_ns},   {"computed", &request::Times::done_ns},
+    {"first_out", &request::Times::first_out_ns}, {"last_out", &request::Times::last_out_ns}};
 
 json traced(const pipeline::TracedRequest& r) {
   json points = json::array();

@@ -40,8 +40,8 @@ struct GroupLoad {
   double batch_fullness = 0;  // mean batch, as a fraction of the largest allowed one
   bool has_stages = false;    // the following are measured (telemetry.stages)
   double arrive_ns = 0;       // stage reassembly
-  double intake_ns = 0;       // includes waiting for the group's thread
-  double queue_ns = 0;        // stages queue, plan and launch
+  double intake_ns = 0;       // with overlap it includes waiting for the group's thread
+  double queue_ns = 0;        // stages queue, plan and launch: all waits for a batch's computing
   double compute_ns = 0;
   double send_ns = 0;
   double total_ns = 0;

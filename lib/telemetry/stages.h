@@ -21,14 +21,14 @@ enum class Stage : uint8_t {
   kReassembly,  // first piece → last piece
   kVerify,      // last piece → verified and lent to the group
   kIntake,      // lent → checked, prepared (text: tokens) and in the group's queue
-  kQueue,       // in the queue → chosen for a batch
-  kPlan,        // chosen → the batch is laid out
-  kLaunch,      // laid out → its pass begins to be given to the device
-  kCompute,     // given to the device → computed
-  kRespond,     // computed → the worker begins to build the response
-  kSend,        // first datagram of the response → last datagram handed to the port
-  kTotal,       // first piece → last datagram of the response handed to the port
-  kExpire,      // deadline → refusal handed over for transmission
+  kQueue,    // in the queue → chosen for a batch; also lent → the group's thread ends a batch
+  kPlan,     // chosen → the batch is laid out
+  kLaunch,   // laid out → its pass begins on the device
+  kCompute,  // begun → computed
+  kRespond,  // computed → the worker begins to build the response
+  kSend,     // first datagram of the response → last datagram handed to the port
+  kTotal,    // first piece → last datagram of the response handed to the port
+  kExpire,   // deadline → refusal handed over for transmission
   kCount,
 };
 constexpr size_t kNumStages = static_cast<size_t>(Stage::kCount);

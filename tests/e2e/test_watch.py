@@ -107,7 +107,9 @@ def run_meanwhile(function):
 def check_order(request):
     """The points of an answered request, each once, in order."""
     assert request["status"] == "ok"
-    assert [point["point"] for point in request["points"]] == POINTS
+    points = [point["point"] for point in request["points"]]
+    assert [point for point in points if point != "free"] == POINTS
+    assert "free" not in points or points.index("free") == points.index("queued") - 1
     times = [point["since_ns"] for point in request["points"]]
     assert times == sorted(times), request
 
@@ -135,7 +137,10 @@ def test_a_trace_follows_requests_under_load(appliance, namespaces, models, tmp_
     assert len(whole) == 40
     for thread, outer in whole.items():
         inner = [event for event in events if event["ph"] == "X" and event["tid"] == thread and event is not outer]
-        assert [event["name"] for event in inner] == STAGES[:-1]
+        names = [event["name"] for event in inner]
+        if names[2] == "queue":  # it waited for the batch that ran
+            del names[2]
+        assert names == STAGES[:-1]
         end = outer["ts"]
         for event in inner:  # each begins where the one before it ends
             assert event["ts"] == pytest.approx(end, abs=1e-3)
@@ -281,6 +286,33 @@ def test_more_requests_than_the_device_computes(appliance, namespaces, models):
     assert group["batch_fullness"] > 0, group
 
 
+@pytest.mark.parametrize("overlap", ["on", "off"])
+def test_the_named_wait_is_that_of_the_clients(new_appliance, namespaces, models, overlap):
+    """16 requests are always on their way, in batches of 8: each waits for about one batch."""
+    appliance = new_appliance()
+    appliance.sections["batching"] = {"overlap": overlap, "max_tokens": 1024, "max_wait": "0s"}
+    appliance.start()
+    added = appliance.add_tenant("t", models(backbone="minilm-l6"))
+    with Load(loadgen(namespaces, appliance, added, "--concurrency", "16", "--lengths", "fixed:128")):
+        wait_limit(appliance, "device")
+        group = limit_of(appliance, interval="3s")
+    assert group["limit"] == "device", group
+    numbers = re.match(r"requests wait ([\d.]+) ms for ([\d.]+) ms of computing; batches run (\d+) % ", group["because"])
+    assert numbers, group["because"]
+    wait_ms, compute_ms, busy_percent = map(float, numbers.groups())
+    # As many requests are on their way as arrive in the time that one takes.
+    latency_ms = 16 / group["requests_per_s"] * 1000
+    assert 0.75 * latency_ms < wait_ms + compute_ms < 1.1 * latency_ms, group
+    assert wait_ms > 0.3 * compute_ms, group
+    assert wait_ms == pytest.approx(group["queue_ns"] / 1e6, abs=0.01), group
+    assert compute_ms == pytest.approx(group["compute_ns"] / 1e6, abs=0.01), group
+    assert busy_percent > 70, group
+    _, stages = stages_of(appliance, "t")
+    waits = sum(stages[stage]["mean_ns"] for stage in ("queue", "plan", "launch"))
+    assert waits + stages["compute"]["mean_ns"] > 0.75 * stages["total"]["mean_ns"], stages
+    assert stages["intake"]["mean_ns"] < 0.2 * stages["total"]["mean_ns"], stages
+
+
 def test_a_slow_link(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
     shape = ("ip", "netns", "exec", namespaces.client, "tc", "qdisc")
@@ -305,6 +337,12 @@ def test_a_small_share(appliance, namespaces, models):
         group = wait_limit(appliance, "share", names["small"])
         assert group["turn_wait"] > group["device_busy"] > 0, group
         assert group["share_percent"] == 10
+        # Its first batches leave few requests waiting; then the waits are named, too.
+        turns_percent = re.search(r"wait (\d+) % of (?:their time|that) for other groups$", group["because"])
+        turns = group["turn_wait"] / (group["turn_wait"] + group["device_busy"])
+        assert float(turns_percent[1]) == pytest.approx(100 * turns, abs=0.51), group
+        if waits := re.match(r"requests wait ([\d.]+) ms for ([\d.]+) ms of computing", group["because"]):
+            assert sum(map(float, waits.groups())) == pytest.approx(group["total_ns"] / 1e6, rel=0.2), group
         wait_limit(appliance, "device", names["large"])
 
 

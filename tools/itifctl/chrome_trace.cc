@@ -32,9 +32,10 @@ json event(const std::string& name, int thread, uint64_t from_ns, uint64_t ns) {
 
 std::string stage_before(const std::string& point) {
   static constexpr std::pair<const char*, const char*> kStages[] = {
-      {"last_piece", "reassembly"}, {"verified", "verify"},   {"queued", "intake"},
-      {"chosen", "queue"},          {"planned", "plan"},      {"launched", "launch"},
-      {"computed", "compute"},      {"first_out", "respond"}, {"last_out", "send"}};
+      {"last_piece", "reassembly"}, {"verified", "verify"},  {"free", "queue"},
+      {"queued", "intake"},         {"chosen", "queue"},     {"planned", "plan"},
+      {"launched", "launch"},       {"computed", "compute"}, {"first_out", "respond"},
+      {"last_out", "send"}};
   for (const auto& [at, stage] : kStages)
     if (point == at) return stage;
   return point;

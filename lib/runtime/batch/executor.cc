@@ -308,6 +308,14 @@ void GroupExecutor::release_packets(CompletionSink& sink) noexcept {
   }
 }
 
+// Returns when the running pass, which has just ended, began on the device. An asynchronous stream
+// may have run the batch ahead of it first.
+uint64_t GroupExecutor::begun_ns(const Flight& flight, uint64_t device_ns) const noexcept {
+  const uint64_t now_ns = clock_.now_ns();
+  const uint64_t begun_ns = device_ns > 0 ? now_ns - std::min(now_ns, device_ns) : last_end_ns_;
+  return std::max(flight.launched_ns, begun_ns);
+}
+
 // Waits for the running pass and completes its requests: those of an early pass do not wait for
 // later passes. Sets `figures` after the batch's last pass.
 size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept {
@@ -316,6 +324,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   device::Stream::Completion done = stream_->wait(flight.event);
   flight.figures.execute_ns += done.device_ns;
+  if (flight.launched_ns != 0) flight.launched_ns = begun_ns(flight, done.device_ns);
   if (!group_.finish(batch, first_, std::move(done.status))) {
     flight.figures.device_failed = true;
     admission_.fail_device();

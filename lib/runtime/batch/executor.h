@@ -85,7 +85,7 @@ class GroupExecutor final : public RequestExecutor {
     uint32_t priced_tokens = 0;  // by which costs are learnt: with the padding of fixed rows
     uint64_t begin_ns = 0;
     uint64_t planned_ns = 0;
-    uint64_t launched_ns = 0;  // of the pass that runs
+    uint64_t launched_ns = 0;  // of the pass that runs; 0: not stamped
     uint64_t expected_end_ns = 0;
     uint64_t slo_ns = 0;         // Choice::slo_ns
     bool left_some = false;      // other requests kept waiting when it was chosen
@@ -105,6 +105,7 @@ class GroupExecutor final : public RequestExecutor {
   void launch_pass(Flight& flight) noexcept;
   void release_packets(CompletionSink& sink) noexcept;
   size_t finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept;
+  uint64_t begun_ns(const Flight& flight, uint64_t device_ns) const noexcept;
   void learn(const Flight& flight) noexcept;
   uint64_t expected_end_ns() const noexcept;
   // Returns true if another batch may begin. A batch's passes are launched one by one, and the next

@@ -108,6 +108,7 @@ TEST(ChromeTrace, PutsStagesInsideTheirRequests) {
     {"ph": "X", "pid": 1, "tid": 3, "name": "request 7", "cat": "itif", "ts": 0.0, "dur": 0.0,
      "args": {"session": 0, "worker": 0, "tokens": 0, "status": "ok"}}])"));
   EXPECT_EQ(ctl::chrome_trace("t", json::array())["traceEvents"].size(), 1u);
+  EXPECT_EQ(ctl::stage_before("free"), "queue");
 }
 
 }  // namespace

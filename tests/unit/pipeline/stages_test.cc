@@ -70,6 +70,43 @@ TEST_F(StagesTest, EachTakesItsTimeAndTheirSumIsTheTotal) {
   EXPECT_EQ(since.sums.of(Stage::kTotal), 0u);
 }
 
+// The group's thread computes each batch itself. Requests that come meanwhile wait for its end.
+TEST_F(StagesTest, AWaitForTheRunningBatchIsQueue) {
+  group->clock = &clock;
+  group->cost_ns_per_batch = 16 * kStageMs;
+  const auto trace = shared->tracer.start(kTenant, 4);
+  ASSERT_TRUE(trace);
+  const auto lend = [&](uint64_t id) {
+    send(datagrams(request(id, 4), token_payload({5, 6}))[0]);
+    poll_worker();
+  };
+  lend(1);
+  group->on_forward = [&] {
+    if (group->batches > 1) return;
+    lend(2);
+    clock.advance_ns(8 * kStageMs);
+    lend(3);
+  };
+  stage->poll();
+  lend(4);  // after the batch
+  clock.advance_ns(2 * kStageMs);
+  stage->poll();
+  poll_worker();
+  EXPECT_EQ(answers().size(), 4u);
+  EXPECT_EQ(group->batches, 2u);
+  EXPECT_EQ(sum_ns(Stage::kQueue), (24 + 16) * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kIntake), 3 * 2 * kStageMs) << "the thread did something else";
+  EXPECT_EQ(sum_ns(Stage::kCompute), (24 + 3 * 16) * kStageMs);
+  EXPECT_EQ(sum_ns(Stage::kTotal), sum_ns(Stage::kQueue) + sum_ns(Stage::kIntake) +
+                                       sum_ns(Stage::kCompute) + sum_ns(Stage::kRespond));
+  const std::vector<TracedRequest> traced = shared->tracer.read(*trace, 0, 10)->requests;
+  ASSERT_EQ(traced.size(), 4u);
+  EXPECT_EQ(traced[0].times.free_ns, 0u);
+  EXPECT_EQ(traced[1].times.free_ns, traced[0].times.done_ns);
+  EXPECT_EQ(traced[2].times.free_ns, traced[0].times.done_ns);
+  EXPECT_EQ(traced[3].times.free_ns, 0u);
+}
+
 // The transmit queue builds 128 datagrams per poll.
 TEST_F(StagesTest, ALongResponseLeavesForSeveralPolls) {
   group->per_token = 4000;  // 48 tokens: 768,000 bytes
@@ -205,6 +242,23 @@ TEST(StageTimes, PointsThatWereNotStampedTakeNoTime) {
   const std::array<uint64_t, telemetry::kNumRequestStages> expected = {10, 0,  40, 0,  0,
                                                                        0,  50, 30, 70, 200};
   EXPECT_EQ(stages, expected);
+}
+
+TEST(StageTimes, TheWaitForTheThreadAndTheWaitInTheQueueAreOneStage) {
+  const request::Times times = {.arrival_ns = 100,
+                                .complete_ns = 110,
+                                .verified_ns = 120,
+                                .free_ns = 150,
+                                .queued_ns = 151,
+                                .chosen_ns = 171,
+                                .planned_ns = 172,
+                                .launched_ns = 174,
+                                .done_ns = 184,
+                                .first_out_ns = 187,
+                                .last_out_ns = 200};
+  const std::array<uint64_t, telemetry::kNumRequestStages> expected = {10, 10, 1, 50, 1,
+                                                                       2,  10, 3, 13, 100};
+  EXPECT_EQ(stage_times(times), expected);
 }
 
 TracedRequest ended_at(uint64_t arrival_ns, uint64_t id = 0) {

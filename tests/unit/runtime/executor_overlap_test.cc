@@ -52,6 +52,25 @@ TEST_F(OverlappedExecutor, ExecuteTimeExcludesTheBatchAhead) {
   EXPECT_EQ(step().execute_ns, 11 * kOverlapMs);
 }
 
+// The stage `launch` ends when the device begins with the batch, not when it gets it.
+TEST_F(OverlappedExecutor, ABatchBeginsAfterTheBatchAhead) {
+  request::Request& first = submit(100);
+  step();
+  request::Request& second = submit(10);
+  step();
+  ASSERT_EQ(group_.batches, 2u);
+  const uint64_t start_ns = clock_.now_ns();
+  clock_.advance_ns(20 * kOverlapMs);
+  step();
+  EXPECT_EQ(first.launched_ns, start_ns);
+  EXPECT_EQ(first.done_ns, start_ns + 20 * kOverlapMs);
+  clock_.advance_ns(11 * kOverlapMs);
+  step();
+  EXPECT_EQ(second.planned_ns, start_ns);
+  EXPECT_EQ(second.launched_ns, start_ns + 20 * kOverlapMs);
+  EXPECT_EQ(second.done_ns, start_ns + 31 * kOverlapMs);
+}
+
 // The second batch stays open until shortly before the first ends, so late arrivals still join it.
 TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsPossible) {
   learn();
