@@ -157,13 +157,14 @@ Status ProcessHandover::wait_for(NewProcess& process, const std::string& step,
     if (received.step() == step) return {};
     if (received.step() == "progress" && message.contains("fraction") &&
         message["fraction"].is_number())
-      progress(message.value("stage", ""), message["fraction"].get<double>());
+      progress(received.text("stage"), message["fraction"].get<double>());
     if (received.step() == "failed") {
-      const int code = message.value("code", static_cast<int>(Code::kInternal));
-      return fail(code >= 0 && code <= static_cast<int>(Code::kInternal) ? static_cast<Code>(code)
-                                                                         : Code::kInternal,
+      const auto code = message.find("code");
+      const bool is_known = code != message.end() && code->is_number_unsigned() &&
+                            code->get<uint64_t>() <= static_cast<uint64_t>(Code::kInternal);
+      return fail(is_known ? static_cast<Code>(code->get<uint64_t>()) : Code::kInternal,
                   fmt::format("the new process cannot take over: {}: this one goes on",
-                              message.value("message", "no reason given")));
+                              received.text("message", "no reason given")));
     }
     if (cancelled_.load())
       return fail(Code::kUnavailable, "the handover is cancelled: this process is stopping");

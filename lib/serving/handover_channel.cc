@@ -118,6 +118,11 @@ bool HandoverChannel::send(const std::string& step, json fields,
   return true;
 }
 
+std::string HandoverChannel::Received::text(const char* field, const char* otherwise) const {
+  const auto found = message.is_object() ? message.find(field) : message.end();
+  return found != message.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
 HandoverChannel::Received HandoverChannel::receive(int timeout_ms) {
   std::string bytes;
   do {

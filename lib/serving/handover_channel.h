@@ -66,7 +66,9 @@ class HandoverChannel {
     bool ended = false;      // the other process
     // Length of a message of more than kMaxMessageBytes, which is not kept; 0: it is shorter.
     size_t too_long_bytes = 0;
-    std::string step() const { return message.is_object() ? message.value("step", "") : ""; }
+    // Returns a field of the message; `otherwise` if it is missing or no text.
+    std::string text(const char* field, const char* otherwise = "") const;
+    std::string step() const { return text("step"); }
   };
   // Waits for a message for at most timeout_ms, and as long for each of its further packets. A
   // message that is no JSON object is skipped.

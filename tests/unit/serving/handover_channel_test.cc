@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <thread>
 
 namespace itif::serving::test {
@@ -142,6 +143,19 @@ TEST(HandoverChannel, SkipsGarbage) {
   EXPECT_FALSE(pair.b->receive(0).ended);
   pair.a->send("open");
   EXPECT_EQ(pair.b->receive(100).step(), "open");
+}
+
+// Found by fuzz_handover: a step that is no text threw an exception.
+TEST(HandoverChannel, TakesFieldsOfWrongTypesAsMissing) {
+  Pair pair;
+  for (const char* packet :
+       {R"({"step":3,"message":"m"})", R"({"step":null})", R"({"step":["open"]})"}) {
+    ASSERT_GT(::send(pair.a->descriptor(), packet, std::strlen(packet), 0), 0);
+    const auto received = pair.b->receive(100);
+    EXPECT_TRUE(received.message.is_object());
+    EXPECT_EQ(received.step(), "");
+    EXPECT_EQ(received.text("step", "none"), "none");
+  }
 }
 
 TEST(HandoverChannel, RefusesIncompleteInheritances) {
