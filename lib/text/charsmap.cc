@@ -23,7 +23,8 @@ constexpr uint32_t kPrecompiledCharsmap = 2;
 class DoubleArray {
  public:
   explicit DoubleArray(std::string_view bytes) : units_(bytes.size() / sizeof(uint32_t)) {
-    std::memcpy(units_.data(), bytes.data(), units_.size() * sizeof(uint32_t));
+    if (!units_.empty())
+      std::memcpy(units_.data(), bytes.data(), units_.size() * sizeof(uint32_t));
   }
 
   // Returns true if the trie has this key. REQUIRES: stays_inside().
