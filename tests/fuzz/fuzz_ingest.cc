@@ -43,7 +43,7 @@ class Run {
       tenant.auth = static_cast<uint8_t>(i % 4);
       rotate(tenant);
       tenant.max_payload_bytes = 16384;
-      tenant.payload_kinds = 0x7f;
+      tenant.payload_kinds = i < 4 ? 0x7f : 1u << 1;
       tenant.lease = leases_[i] = std::make_shared<tenant::Lease>();
     }
     stage_.shared.groups.set(0, &stage_.group.inbox());

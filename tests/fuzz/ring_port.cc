@@ -5,11 +5,13 @@
 #include <rte_ring.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "net/eal.h"
 
 namespace itif::fuzz {
 
 void start_eal() {
+  log::set_level(log::Level::kError);  // inputs would fill the log
   static const Status started =
       net::start_eal({"--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--no-shconf",
                       "--lcores=0@0,1@0", "--vdev=net_null0"});

@@ -42,3 +42,9 @@ __wrap___sanitizer_cov_trace_pc() {
 // Comparisons of floating-point numbers, which libFuzzer does not know.
 extern "C" [[gnu::no_sanitize_coverage]] void __sanitizer_cov_trace_cmpf(float, float) {}
 extern "C" [[gnu::no_sanitize_coverage]] void __sanitizer_cov_trace_cmpd(double, double) {}
+
+// GCC's UBSan has a runtime of its own, which does not call libFuzzer before it ends the program.
+// libFuzzer keeps the input after a signal.
+extern "C" [[gnu::no_sanitize_coverage]] const char* __ubsan_default_options() {
+  return "abort_on_error=1:print_stacktrace=1";
+}
