@@ -63,7 +63,7 @@ def gslice(program, out):
     return [
         ("slices: every mode serves, beside the paper's ratios",
          list(rates) == modes and all(rate > 0 for rate in rates.values())
-         and abs(stated.get("GUE, slab / default", 0) - 2.087) < 1e-9 and len(stated) == 3, str(slices["rows"])),
+         and abs(stated.get("GUE, slab / default", 0) - 2.087) < 1e-9 and len(stated) == 7, str(slices["rows"])),
         ("slices: two groups divide the device", len(shares) == 2 and 2 <= sum(shares.values()) <= 100.001, str(shares)),
         ("slices: a time line in the results and in the report",
          [one["name"] for one in slices["time_lines"]] == ["figure-16"] and "Figure 16" in report

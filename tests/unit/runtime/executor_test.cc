@@ -156,7 +156,8 @@ TEST_F(Executor, ChangesTheSchedulerWhileRequestsWait) {
 
 // One tenant floods. Another sends a request now and then, which takes 15 ms alone. Its objective
 // is 60 ms: its own, or the one that the fair scheduler implies. The flood's batches are then
-// limited to 24 ms, so the request takes at most 24 + 15 = 39 ms. With fcfs and no objective, the
+// limited to 24 ms, but for one with a request more now and then, by which aimd learns that it takes
+// 25 ms. So the request takes at most 25 + 15 = 40 ms. With fcfs and no objective, the
 // 100 queued requests of the flood run first, in one batch of 510 ms.
 TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
   struct Case {
@@ -183,7 +184,7 @@ TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
       if (turn > 20) longest_ns = std::max(longest_ns, quiet.done_ns - arrival_ns);
     }
     if (c.is_bounded) {
-      EXPECT_LE(longest_ns, 39'000'001u) << c.scheduler << " " << c.slo_ns;
+      EXPECT_LE(longest_ns, 40'000'001u) << c.scheduler << " " << c.slo_ns;
     } else {
       EXPECT_GT(longest_ns, 150'000'000u);
     }

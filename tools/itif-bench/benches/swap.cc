@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -93,6 +94,7 @@ Status bench_swap(const BenchOptions& options, Report& report) {
   std::vector<std::string> arguments = swap_arguments(options);
   arguments.insert(arguments.begin(), {script, "--json", path});
   report.add_device("bf16, a whole appliance");
+  std::fflush(stdout);  // before the output of the program
   const std::string ended = run_child(std::move(arguments));
   std::ifstream file(path);
   std::error_code ignored;
