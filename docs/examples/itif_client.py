@@ -489,7 +489,7 @@ class Client:
     session: int = field(default_factory=lambda: int.from_bytes(os.urandom(4), "little"))
     rto_s: float = 0.05  # the shortest wait before a repeat
     max_rto_s: float = 1.0
-    max_silent_tries: int = 5
+    max_silent_tries: int = 10
     gap_s: float = 0.005
     token: int = 0  # the address token; 0: none yet
     local: tuple[str, int] | None = None  # address and port to send from

@@ -67,7 +67,7 @@ class OutcomeSink {
 };
 
 struct RetryPolicy {
-  uint32_t max_tries = 5;                // sends without a reply, including the first
+  uint32_t max_tries = 10;               // sends without a reply, including the first
   uint64_t initial_rto_ns = 50'000'000;  // the shortest silence after which a request is repeated
   // The shortest silence after which a request is repeated that is probably not lost: the server
   // may need long, and repeats would load it further. See engine_timers.cc.

@@ -43,7 +43,7 @@ struct DataPlane {
   uint64_t tenant_max_held_bytes = 128u << 20;
   uint64_t reassembly_timeout_ns = 500'000'000;
   uint64_t cache_bytes = 64u << 20;  // response cache, per worker
-  uint64_t cache_ttl_ns = 2'000'000'000;
+  uint64_t cache_ttl_ns = 10'000'000'000;
   uint32_t max_sessions = 65536;           // of clients, per worker
   uint32_t max_unproven_replies = 10'000;  // per second and source prefix, per worker
   bool answer_bad_tags = false;
