@@ -117,6 +117,12 @@ Result<Answer> BlockingClient::infer(const Credential& credential, const Query& 
   while (!s.ended) {
     const size_t moved = s.engine->poll();
     if (s.ended) break;
+    if (s.transport->stats().unreachable > sockets_before.unreachable) {
+      if (const auto unreachable = s.transport->unreachable()) {  // a later call tries again
+        s.engine->cancel_all();
+        return std::unexpected(*unreachable);
+      }
+    }
     // Wait a little if the transport is full.
     constexpr uint64_t kFullNs = 100'000;
     const uint64_t now_ns = s.clock.now_ns();

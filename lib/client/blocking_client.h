@@ -66,8 +66,9 @@ class BlockingClient {
                                                          const BlockingOptions& options = {});
   ~BlockingClient();
 
-  // Sends one request and waits for its answer. Errors: kUnavailable (no answer within timeout_ns;
-  // the message names the likely cause), kInvalidArgument (payload too large).
+  // Sends one request and waits for its answer. Errors: kUnavailable (no answer within timeout_ns,
+  // or the network reports that no server is there; the message names the likely cause),
+  // kInvalidArgument (payload too large).
   Result<Answer> infer(const Credential& credential, const Query& query, uint64_t timeout_ns);
 
  private:

@@ -156,9 +156,9 @@ TEST_F(Executor, ChangesTheSchedulerWhileRequestsWait) {
 
 // One tenant floods. Another sends a request now and then, which takes 15 ms alone. Its objective
 // is 60 ms: its own, or the one that the fair scheduler implies. The flood's batches are then
-// limited to 24 ms, but for one with a request more now and then, by which aimd learns that it takes
-// 25 ms. So the request takes at most 25 + 15 = 40 ms. With fcfs and no objective, the
-// 100 queued requests of the flood run first, in one batch of 510 ms.
+// limited to 24 ms. Now and then aimd tries one with a request more, which takes 25 ms. So the
+// request takes at most 25 + 15 = 40 ms. With fcfs and no objective, the 100 queued requests of the
+// flood run first, in one batch of 510 ms.
 TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
   struct Case {
     const char* scheduler;
