@@ -36,7 +36,10 @@ void ProgressDisplay::show(const std::string& stage, double fraction) {
   const int quarter = static_cast<int>(clamped * 4);
   if (quarter == quarter_) return;
   quarter_ = quarter;
-  fmt::print(stderr, "{} {:.0f}%\n", stage, clamped * 100);
+  if (clamped > 0)
+    fmt::print(stderr, "{} {:.0f}%\n", stage, clamped * 100);
+  else
+    fmt::print(stderr, "{}\n", stage);
 }
 
 }  // namespace itif::ctl

@@ -185,7 +185,10 @@ TEST_F(ItifctlTest, ExitCodesSayWhatWentWrong) {
   appliance_->close_gate();
   auto slow = std::async(std::launch::async, [this] { add("slow"); });
   appliance_->wait_until_inside();
-  expect_failure({"--timeout", "100ms", "tenant", "pause", "ghost"}, 4, "did not answer");
+  const Ran late = run({"--timeout", "100ms", "tenant", "pause", "ghost"});
+  EXPECT_EQ(late.exit_code, 4);
+  EXPECT_TRUE(has(late.err, "waiting for tenant.add\n")) << late.err;
+  EXPECT_TRUE(has(late.err, "did not answer")) << late.err;
   appliance_->open_gate();
   slow.get();
 }
