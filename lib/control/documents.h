@@ -84,7 +84,8 @@ class Documents {
   // {workers: [{worker, port, queue, received, forwarded, held, dropped: {reason: count}}],
   //  tenants: [{id, name, received, forwarded, held, dropped: {reason: count}}],
   //  total: {received, forwarded, held, dropped: {reason: count}, nic_missed},
-  //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
+  //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors,
+  //   mbufs_in_use}]}
   // Reasons with a count of 0 are left out. received = forwarded + held + Σ dropped.
   virtual nlohmann::json drops() const = 0;
   // {kind, name, dtype, threads, memory_bytes, available_bytes, reason,

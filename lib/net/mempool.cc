@@ -40,6 +40,10 @@ uint64_t mempool_mb(const MempoolConfig& config) {
   return (config.mbufs * element >> 20) + 2;  // 2: the pool's ring and caches
 }
 
+uint32_t mbufs_in_use(const rte_mempool& pool) noexcept {
+  return rte_mempool_in_use_count(&pool);
+}
+
 std::vector<std::span<std::byte>> packet_memory(std::span<const Mempool> pools) {
   Chunks chunks;
   for (const Mempool& pool : pools) add_chunks(pool.get(), chunks);

@@ -35,6 +35,10 @@ Result<Mempool> create_mempool(const MempoolConfig& config);
 // REQUIRES: the ports are open.
 std::vector<std::span<std::byte>> packet_memory(std::span<const Mempool> pools);
 
+// Returns the buffers of a pool that are in use: neither free nor in a thread's cache. While other
+// threads use the pool, the figure is approximate. Any thread.
+uint32_t mbufs_in_use(const rte_mempool& pool) noexcept;
+
 // Returns the megabytes that such a pool needs, for --no-huge -m and for messages.
 uint64_t mempool_mb(const MempoolConfig& config);
 

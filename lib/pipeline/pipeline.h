@@ -53,6 +53,7 @@ class Pipeline {
   const Shared& shared() const noexcept { return *shared_; }
   std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   std::span<const std::unique_ptr<net::Port>> ports() const noexcept { return ports_; }
+  std::span<const net::Mempool> pools() const noexcept { return pools_; }  // one per port, in order
   // Those of the workers, in order, then that of local().
   std::vector<ReturnRing*> return_rings() const;
   LocalRequests& local() noexcept { return *local_; }

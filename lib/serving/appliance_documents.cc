@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "device/regained_memory.h"
 #include "net/drop_reason.h"
+#include "net/mempool.h"
 #include "net/transmit.h"
 #include "pipeline/figures.h"
 
@@ -178,16 +179,18 @@ json ApplianceDocuments::drops() const {
   }
   document["total"] = identity(pipeline::total_figures(pipeline_.workers()));
   uint64_t missed = 0;
-  for (const auto& port : pipeline_.ports()) {
-    const net::PortStats stats = port->stats();
+  for (size_t i = 0; i < pipeline_.ports().size(); ++i) {
+    const net::Port& port = *pipeline_.ports()[i];
+    const net::PortStats stats = port.stats();
     missed += stats.rx_missed + stats.rx_no_mbuf;
-    document["ports"].push_back({{"device", port->info().device},
+    document["ports"].push_back({{"device", port.info().device},
                                  {"rx_packets", stats.rx_packets},
                                  {"rx_missed", stats.rx_missed},
                                  {"rx_no_mbuf", stats.rx_no_mbuf},
                                  {"rx_errors", stats.rx_errors},
                                  {"tx_packets", stats.tx_packets},
-                                 {"tx_errors", stats.tx_errors}});
+                                 {"tx_errors", stats.tx_errors},
+                                 {"mbufs_in_use", net::mbufs_in_use(*pipeline_.pools()[i])}});
   }
   document["total"]["nic_missed"] = missed;
   return document;

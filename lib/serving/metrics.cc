@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "net/drop_reason.h"
+#include "net/mempool.h"
 #include "pipeline/figures.h"
 
 namespace itif::serving {
@@ -61,9 +62,13 @@ void add_ports(telemetry::Families& families, const pipeline::Pipeline& pipeline
   auto lost =
       counter_family("itif_port_lost_datagrams_total", "Frames that the port lost, by reason.");
   auto up = gauge_family("itif_port_link_up", "1 if the link is up.");
-  for (const auto& port : pipeline.ports()) {
+  auto mbufs =
+      gauge_family("itif_port_mbufs_in_use", "Packet buffers of the port's pool that are in use.");
+  for (size_t i = 0; i < pipeline.ports().size(); ++i) {
+    const net::Port* port = pipeline.ports()[i].get();
     const net::PortStats stats = port->stats();
     const telemetry::Label label{"port", port->info().device};
+    add_sample(mbufs, {label}, net::mbufs_in_use(*pipeline.pools()[i]));
     add_sample(lost, {label, {"reason", "rx_missed"}}, static_cast<double>(stats.rx_missed));
     add_sample(lost, {label, {"reason", "rx_no_mbuf"}}, static_cast<double>(stats.rx_no_mbuf));
     add_sample(lost, {label, {"reason", "rx_errors"}}, static_cast<double>(stats.rx_errors));
@@ -72,6 +77,7 @@ void add_ports(telemetry::Families& families, const pipeline::Pipeline& pipeline
   }
   families.push_back(std::move(lost));
   families.push_back(std::move(up));
+  families.push_back(std::move(mbufs));
 }
 
 void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeline,

@@ -327,6 +327,18 @@ TEST_F(PortTest, PacketMemoryIncludesPoolsOfDrivers) {
   EXPECT_FALSE(holds(others));
 }
 
+TEST_F(PortTest, CountsPacketBuffersInUse) {
+  const Mempool pool = create_mempool({"counted", 64, 2048, -1}).value();
+  EXPECT_EQ(mbufs_in_use(*pool), 0u);
+  rte_mbuf* const first = rte_pktmbuf_alloc(pool.get());
+  rte_mbuf* const second = rte_pktmbuf_alloc(pool.get());
+  EXPECT_EQ(mbufs_in_use(*pool), 2u);
+  rte_pktmbuf_free(first);  // into this thread's cache
+  EXPECT_EQ(mbufs_in_use(*pool), 1u);
+  rte_pktmbuf_free(second);
+  EXPECT_EQ(mbufs_in_use(*pool), 0u);
+}
+
 TEST_F(PortTest, RefusesPoolsOfImpossibleSizes) {
   EXPECT_EQ(create_mempool({"p1", 1, 2048, -1}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(create_mempool({"p2", 1024, 1u << 20, -1}).error().code, Code::kInvalidArgument);
