@@ -1,9 +1,9 @@
-"""Floods of one tenant cost another tenant no request, and none of its share of the group.
+"""Floods of one tenant cost another tenant no request, and none of its share of the group. Answers stay right.
 
 The appliance's limits are small, so that a flood reaches them. The test judges counts only: every request of the quiet
 tenant is answered, and the group computes exactly its tokens besides those of accepted requests of the flood.
 tests/unit/runtime/executor_test.cc and tests/unit/sched prove the order of batches under a flood, with a virtual clock.
-tools/bench-fairness measures latencies.
+tools/bench-fairness and tools/bench-flood measure latencies.
 """
 
 import contextlib
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from harness.appliance import program
-from harness.clients import assert_accounted, wait_until
+from harness.clients import Golden, assert_accounted, connect, wait_until
+from harness.handover import F32
 from harness.namespaces import SERVER_IPV4
 
 FLOOD_RATE = 3000
@@ -60,6 +61,10 @@ def received(appliance):
 
 
 def flood_command(kind, namespaces, noisy_file):
+    if kind in SENT_BY_PYTHON:
+        return ("ip", "netns", "exec", namespaces.client, sys.executable,
+                str(Path(__file__).parent / "harness" / "flood_sender.py"), SERVER_IPV4, str(noisy_file), kind,
+                str(FLOOD_RATE))
     if kind == "half-sent requests":
         return ("ip", "netns", "exec", namespaces.client, sys.executable,
                 str(Path(__file__).parent / "harness" / "half_sender.py"), SERVER_IPV4, str(noisy_file),
@@ -68,6 +73,8 @@ def flood_command(kind, namespaces, noisy_file):
     return loadgen(namespaces, noisy_file, "--flood", "--rate", str(FLOOD_RATE), *damage, "--duration", "10m",
                    "--timeout", "1s")
 
+
+SENT_BY_PYTHON = ("junk", "resends")
 
 # Floods whose requests reach the group. It computes nothing for the other floods.
 COMPUTED = ("requests over the quota", "requests against an objective", "requests without a quota")
@@ -115,3 +122,30 @@ def test_a_flood_costs_others_no_request(new_appliance, namespaces, models, kind
         assert sum(drops["total"]["dropped"].values()) > REQUESTS, "the workers have dropped the flood"
     if kind == "requests over the quota":
         assert noisy["refused"]["over_quota"] > REQUESTS and group["refused"] == 0, (noisy, group)
+
+
+@pytest.mark.parametrize("kind", ["requests without a quota", "damaged datagrams", "half-sent requests",
+                                  *SENT_BY_PYTHON])
+def test_answers_beside_a_flood_are_right(new_appliance, namespaces, models, kind):
+    appliance = new_appliance()
+    appliance.sections["device"] = {"dtype": "f32"}
+    appliance.start()
+    golden = Golden("plain-f32")
+    quiet = appliance.add_tenant("quiet", golden.directory)
+    noisy = appliance.add_tenant("noisy", models(backbone="bert-tiny"), "--auth",
+                                 "none" if kind in SENT_BY_PYTHON else "full")
+    noisy_file = appliance.directory / "noisy.json"
+    noisy_file.write_text(json.dumps(noisy), encoding="utf-8")
+    with connect(namespaces, quiet, max_silent_tries=30) as client:
+        with flood(appliance, flood_command(kind, namespaces, noisy_file)):
+            for _ in range(1 + REQUESTS // len(golden.cases)):
+                for case in golden.cases:
+                    golden.check(client, case, F32)
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["in_flight"] == 0, "no request is in flight", 60)
+        golden.check(client, golden.cases[0], F32)
+    drops = assert_accounted(appliance, 60)["total"]["dropped"]
+    if kind == "resends":
+        repeats = {"answered_from_cache", "already_sending", "answer_budget", "late", "duplicate"}
+        assert sum(drops.get(reason, 0) for reason in repeats) > REQUESTS, drops
+    if kind == "junk":
+        assert drops["wire_bad_magic"] > REQUESTS and sum(drops.values()) - drops["wire_bad_magic"] > REQUESTS, drops
