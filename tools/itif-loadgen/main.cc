@@ -1,25 +1,22 @@
 // itif-loadgen: command line → transports and senders → threads → table.
 #include <fmt/format.h>
 #include <sodium.h>
-#include <sys/prctl.h>
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "client/socket_transport.h"
 #include "eal_transport.h"
-#include "flood.h"
 #include "null_transport.h"
 #include "options.h"
 #include "report.h"
-#include "sender.h"
+#include "runner.h"
+#include "trials.h"
 
 namespace itif::loadgen {
 namespace {
@@ -62,58 +59,6 @@ Result<std::unique_ptr<client::Transport>> make_transport(const Clock& clock,
   return transport;
 }
 
-// Explains a transport's lost datagrams; empty if there is nothing to report.
-std::string transport_note(const client::Transport& transport) {
-  const auto* sockets = dynamic_cast<const client::SocketTransport*>(&transport);
-  if (sockets == nullptr) return {};
-  const client::SocketStats& stats = sockets->stats();
-  if (stats.too_big > 0)
-    return fmt::format("{} datagrams were larger than the path MTU: lower --fragment-bytes",
-                       stats.too_big);
-  if (stats.unreachable > 0)
-    return fmt::format(
-        "the network reported {} times that the server could not be reached ({}): did itifd "
-        "restart?",
-        stats.unreachable, errno_text(stats.last_errno));
-  if (stats.other_errors > 0)
-    return fmt::format("{} datagrams could not be sent: {}", stats.other_errors,
-                       errno_text(stats.last_errno));
-  return {};
-}
-
-// Prints a line per second until every feed's thread has ended.
-void print_live(std::span<LiveFeed* const> feeds, const Options& options,
-                const std::atomic<size_t>& running) {
-  using namespace std::chrono;
-  LivePrinter printer(stderr);
-  const auto start = steady_clock::now();
-  auto due = start + 1s;
-  auto last = start;
-  LiveCounts before;
-  Histogram interval;
-  while (running.load() > 0) {
-    if (steady_clock::now() < due) {
-      std::this_thread::sleep_for(20ms);
-      continue;
-    }
-    due += 1s;
-    if (options.quiet) continue;
-    for (LiveFeed* feed : feeds) feed->ask();
-    LiveCounts now;
-    interval.clear();
-    for (LiveFeed* feed : feeds) {
-      while (!feed->take(now, interval)) std::this_thread::sleep_for(1ms);
-    }
-    const auto at = steady_clock::now();
-    if (running.load() > 0)
-      printer.print(live_line(duration<double>(at - start).count(),
-                              duration<double>(at - last).count(), before, now, interval));
-    last = at;
-    before = now;
-  }
-  printer.finish();
-}
-
 Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   if (path.empty()) return {};
   const std::string text = json.dump(2) + "\n";
@@ -129,81 +74,47 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   return {};
 }
 
-// Runs each client on its own thread and prints progress. REQUIRES: Client has run() and live().
-template <class Client>
-void run_threads(std::span<const std::unique_ptr<Client>> clients, const Options& options) {
-  std::atomic<size_t> running{clients.size()};
-  std::vector<LiveFeed*> feeds;
-  std::vector<std::thread> threads;
-  for (const auto& client : clients) {
-    feeds.push_back(&client->live());
-    threads.emplace_back([&running, &client] {
-      prctl(PR_SET_TIMERSLACK, 1'000, 0, 0, 0);  // sleeps end at most 1 µs late
-      client->run();
-      running.fetch_sub(1);
-    });
-  }
-  print_live(feeds, options, running);
-  for (std::thread& thread : threads) thread.join();
+// Prints the text, unless standard output is for the JSON document, and writes the latter.
+Status print_results(const Options& options, const std::string& text,
+                     const nlohmann::ordered_json& json) {
+  std::fputs(text.c_str(), options.json_file == "-" ? stderr : stdout);
+  return write_json(options.json_file, json);
+}
+
+Result<int> run_searches(const Options& options, Runner& runner) {
+  ITIF_ASSIGN(const auto searches, search(options, runner));
+  ITIF_TRY(print_results(options, search_table(searches), search_json(options, searches)));
+  return std::ranges::all_of(searches, &SearchResults::succeeded) && !runner.was_stopped() ? 0 : 1;
+}
+
+Result<int> run_sweep(const Options& options, Runner& runner) {
+  ITIF_ASSIGN(const auto trials, sweep(options, runner));
+  ITIF_TRY(print_results(options, sweep_table(trials), sweep_json(options, trials)));
+  return runner.was_stopped() ? 1 : 0;
 }
 
 Result<int> run(const Options& options) {
   if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
-  const SystemClock clock;
-  const PayloadPool pool(options);
-  std::vector<std::unique_ptr<client::Transport>> transports;
-  for (uint32_t i = 0; i < options.threads; ++i) {
-    ITIF_ASSIGN(auto transport, make_transport(clock, options));
-    transports.push_back(std::move(transport));
-  }
+  ITIF_ASSIGN(const auto runner, Runner::create(options, stop_requested, make_transport));
   handle_signals();
-
-  const auto config = [&](uint32_t thread, uint64_t start_ns) {
-    SenderConfig c{.options = &options, .pool = &pool, .stop = &stop_requested, .thread = thread};
-    c.session = randombytes_random();
-    randombytes_buf(&c.first_request, 7);  // 56 bits, so that counting up does not overflow
-    randombytes_buf(&c.first_sequence, 7);
-    c.start_ns = start_ns;
-    return c;
-  };
-  constexpr uint64_t kThreadStart_ns = 2'000'000;
-  std::FILE* const text_out = options.json_file == "-" ? stderr : stdout;
-
   if (options.flood) {
-    std::vector<std::unique_ptr<Flooder>> flooders;
-    const uint64_t start_ns = clock.now_ns() + kThreadStart_ns;
-    for (uint32_t i = 0; i < options.threads; ++i)
-      flooders.push_back(std::make_unique<Flooder>(clock, *transports[i], config(i, start_ns)));
-    run_threads<Flooder>(flooders, options);
-    FloodResults results;
-    for (const auto& flooder : flooders) results.merge(flooder->results());
-    std::fputs(flood_table(results).c_str(), text_out);
-    ITIF_TRY(write_json(options.json_file, flood_json(options, results)));
+    const FloodResults results = runner->flood();
+    ITIF_TRY(print_results(options, flood_table(results), flood_json(options, results)));
     return 0;
   }
-
-  std::vector<std::unique_ptr<Sender>> senders;
-  Reachability reachability;
-  const uint64_t start_ns = clock.now_ns() + kThreadStart_ns;
-  for (uint32_t i = 0; i < options.threads; ++i) {
-    SenderConfig of_thread = config(i, start_ns);
-    of_thread.reachability = &reachability;
-    of_thread.sockets = dynamic_cast<const client::SocketTransport*>(transports[i].get());
-    ITIF_ASSIGN(auto sender, Sender::create(clock, *transports[i], of_thread));
-    senders.push_back(std::move(sender));
+  int exit_code = 0;
+  if (!options.goals.empty()) {
+    ITIF_ASSIGN(exit_code, run_searches(options, *runner));
+  } else if (options.sweep.steps > 0) {
+    ITIF_ASSIGN(exit_code, run_sweep(options, *runner));
+  } else {
+    ITIF_ASSIGN(const Results results, runner->run());
+    ITIF_TRY(print_results(options, table(options, results), to_json(options, results)));
+    exit_code = all_answered(results) ? 0 : 1;
   }
-  run_threads<Sender>(senders, options);
-  for (const auto& sender : senders)
-    if (sender->failure()) return std::unexpected(*sender->failure());
-  Results results(options.targets.size());
-  for (const auto& sender : senders) results.merge(sender->results());
-  std::fputs(table(options, results).c_str(), text_out);
-  for (const auto& transport : transports) {
-    const std::string note = transport_note(*transport);
-    if (!note.empty()) std::fprintf(stderr, "itif-loadgen: %s\n", note.c_str());
-  }
-  ITIF_TRY(write_json(options.json_file, to_json(options, results)));
-  return all_answered(results) ? 0 : 1;
+  for (const std::string& note : runner->notes())
+    std::fprintf(stderr, "itif-loadgen: %s\n", note.c_str());
+  return exit_code;
 }
 
 }  // namespace

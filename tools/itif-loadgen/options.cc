@@ -19,6 +19,7 @@ Examples:
   itif-loadgen 198.18.0.1 --tenants tenants.json --rate 500 --duration 10s
   itif-loadgen 198.18.0.1 --tenant acme:1:000102030405060708090a0b0c0d0e0f --lengths uniform:16-128
   itif-loadgen 198.18.0.1 --tenants tenants.json --concurrency 8 --texts sentences.txt --json -
+  itif-loadgen 198.18.0.1 --tenants tenants.json --ndr --pdr 0.5 --duration 10s
   itif-loadgen 198.18.0.1 --tenants tenants.json --flood --malform 0.2 --duration 5s
 
 Exit status: 0 every measured request was answered; 1 some were not, or the run could not start;
@@ -31,7 +32,9 @@ struct Texts {
   std::string arrivals = "poisson", duration = "10s", warmup = "0s", drain = "5s";
   std::string payload, lengths = "fixed:128", result = "default", budget, rto = "50ms";
   std::string timeout = "5s";
-  bool no_cache = false, truncate = false, eal_given = false;
+  std::string pdr, sweep;
+  bool no_cache = false, truncate = false, eal_given = false, ndr = false;
+  bool arrivals_given = false, tries_given = false, search_given = false;
 };
 
 void define(CLI::App& app, Options& o, Texts& t) {
@@ -117,6 +120,16 @@ void define(CLI::App& app, Options& o, Texts& t) {
   how->add_option("--eal-device", o.eal_device, "DPDK port to use (default: the first)");
   how->add_option("--server-mac", o.server_mac,
                   "with --eal: the server's MAC address, which is then not resolved");
+
+  auto* trials = app.add_option_group("Trials");
+  trials->add_flag("--ndr", t.ndr,
+                   "search the highest rate (up to --rate) without a lost or refused request");
+  trials->add_option("--pdr", t.pdr, "search the highest rate at which at most PERCENT are lost");
+  trials->add_option("--precision", o.precision_percent, "percent of the rate to be found")
+      ->capture_default_str();
+  trials->add_option("--repeats", o.repeats, "how often a search is repeated")
+      ->capture_default_str();
+  trials->add_option("--sweep", t.sweep, "FROM:TO:STEPS: measure at each of so many rates");
 
   auto* stress = app.add_option_group("Stress");
   stress->add_flag("--flood", o.flood,
@@ -232,6 +245,24 @@ Status read_texts(Options& o) {
   return {};
 }
 
+// Searches and sweeps count what a single try achieves, because retries hide losses. A search sends
+// at a constant rate, because the bursts of random arrivals would decide its trials.
+Status set_trials(Options& o, const Texts& t) {
+  if (t.ndr) o.goals.push_back({.name = "NDR", .loss_percent = 0});
+  if (!t.pdr.empty()) {
+    ITIF_ASSIGN(Goal goal, parse_pdr(t.pdr));
+    o.goals.push_back(std::move(goal));
+  }
+  if (!t.sweep.empty()) {
+    ITIF_ASSIGN(o.sweep, parse_sweep(t.sweep));
+  }
+  if (o.goals.empty() && t.search_given)
+    return usage("--precision and --repeats need --ndr or --pdr");
+  if (!o.goals.empty() && !t.arrivals_given && o.concurrency == 0) o.arrivals = Arrivals::kConstant;
+  if ((!o.goals.empty() || o.sweep.steps > 0) && !t.tries_given) o.retry.max_tries = 1;
+  return check_trials(o);
+}
+
 Status check(Options& o, const Texts& t) {
   ITIF_TRY(set_duration("--duration", t.duration, o.duration_ns));
   ITIF_TRY(set_duration("--warmup", t.warmup, o.warmup_ns));
@@ -271,6 +302,7 @@ Status check(Options& o, const Texts& t) {
   if (o.malform > 0 && !o.flood) return usage("--malform needs --flood");
   if (o.flood && o.concurrency > 0)
     return usage("--flood and --concurrency exclude each other: a flood has no closed loop");
+  ITIF_TRY(set_trials(o, t));
   if (t.eal_given && o.eal_args.find_first_not_of(' ') == std::string::npos)
     return usage("--eal needs EAL arguments that make a port: --eal \"--no-pci --vdev=…\"");
   if (!t.eal_given && (!o.eal_device.empty() || !o.server_mac.empty()))
@@ -326,6 +358,9 @@ Command parse_command(std::span<const std::string> arguments) {
   }
   command.options.rate_given = app.count("--rate") > 0;
   texts.eal_given = app.count("--eal") > 0;
+  texts.arrivals_given = app.count("--arrivals") > 0;
+  texts.tries_given = app.count("--tries") > 0;
+  texts.search_given = app.count("--precision") + app.count("--repeats") > 0;
   if (Status checked = check(command.options, texts); !checked) {
     command.exit_code = 2;
     command.text = fmt::format("itif-loadgen: {}\n", checked.error().message);

@@ -38,6 +38,23 @@ struct Deadlines {
   uint64_t second_us = 0;  // uniform: the maximum; by length: for each token, added
 };
 
+// A search for the highest rate at which at most this percentage of the requests stays without an
+// answer in time.
+struct Goal {
+  std::string name;         // "NDR", or "PDR 0.5 %"
+  double loss_percent = 0;  // 0: not one request
+};
+
+// Rates to measure one after another, equally far apart.
+struct Sweep {
+  double from = 0;
+  double to = 0;
+  uint32_t steps = 0;  // number of rates; 0: no sweep
+  double rate(uint32_t step) const noexcept {
+    return steps < 2 ? from : from + (to - from) * step / (steps - 1);
+  }
+};
+
 struct Options {
   std::string server;
   uint16_t port = wire::kDefaultPort;
@@ -78,9 +95,15 @@ struct Options {
   }
 
   bool flood = false;
-  double malform = 0;       // share of damaged datagrams in a flood
-  bool rate_given = false;  // a flood without a rate sends as fast as possible
+  double malform = 0;  // share of damaged datagrams in a flood
+  // A flood without a rate sends as fast as possible; a search without one finds its bounds.
+  bool rate_given = false;
   bool null_sink = false;
+
+  std::vector<Goal> goals;       // not empty: a search for the highest rate
+  double precision_percent = 1;  // of the search
+  uint32_t repeats = 3;          // of the search, for each goal
+  Sweep sweep;
 
   std::string eal_args;  // not empty: DPDK instead of sockets
   std::string eal_device;
@@ -117,5 +140,12 @@ uint64_t max_budget_us(const Deadlines& deadlines);
 // "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION"; a colon may replace '-' and ','. Errors:
 // kInvalidArgument.
 Result<Lengths> parse_lengths(const std::string& text);
+// "FROM:TO:STEPS", in requests/s. Errors: kInvalidArgument.
+Result<Sweep> parse_sweep(const std::string& text);
+// Returns `text` as the percentage of --pdr. Errors: kInvalidArgument.
+Result<Goal> parse_pdr(const std::string& text);
+// Checks the options of searches and sweeps against the others. Errors: kInvalidArgument; the
+// message names the option.
+Status check_trials(const Options& options);
 
 }  // namespace itif::loadgen

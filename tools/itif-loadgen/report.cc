@@ -12,11 +12,6 @@
 namespace itif::loadgen {
 namespace {
 
-// A percentile as "812 us" or "25.1 ms"; "-" without answers.
-std::string time_cell(const Histogram& histogram, double percent) {
-  return histogram.count() == 0 ? "-" : format_duration_ns(histogram.percentile(percent));
-}
-
 std::string row(const std::string& name, size_t name_width, const TargetResults& r,
                 double seconds) {
   return fmt::format("{:<{}} {:>10} {:>10} {:>8} {:>8} {:>9} {:>9} {:>9} {:>12.1f}\n", name,
@@ -48,6 +43,10 @@ std::string repeats(const Results& results) {
 }
 
 }  // namespace
+
+std::string time_cell(const Histogram& histogram, double percent) {
+  return histogram.count() == 0 ? "-" : format_duration_ns(histogram.percentile(percent));
+}
 
 std::string live_line(double elapsed_s, double interval_s, const LiveCounts& before,
                       const LiveCounts& now, const Histogram& interval) {

@@ -22,6 +22,13 @@ std::string table(const Options& options, const Results& results);
 // The configuration (without keys) and every figure.
 nlohmann::ordered_json to_json(const Options& options, const Results& results);
 
+// The parts of to_json(): every option but keys, and the figures of one run.
+nlohmann::ordered_json configuration_json(const Options& options);
+nlohmann::ordered_json results_json(const Options& options, const Results& results);
+
+// Returns a percentile as "812 us" or "25.1 ms"; "-" without values.
+std::string time_cell(const Histogram& histogram, double percent);
+
 // True if at least one request was measured and every measured request was answered.
 bool all_answered(const Results& results);
 

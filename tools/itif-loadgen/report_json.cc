@@ -69,6 +69,30 @@ Json deadlines_json(const Deadlines& deadlines) {
   return {{"kind", "none"}};
 }
 
+Json engine_json(const client::EngineStats& s) {
+  Json json;
+  json["datagrams_sent"] = s.datagrams_sent;
+  json["bytes_sent"] = s.bytes_sent;
+  json["datagrams_received"] = s.datagrams_received;
+  json["bytes_received"] = s.bytes_received;
+  json["retransmissions"] = s.retransmissions;
+  json["token_refusals"] = s.token_refusals;
+  json["hints"] = s.hints;
+  json["resends_asked"] = s.resends_asked;
+  json["resends_served"] = s.resends_served;
+  json["busy"] = s.busy;
+  json["hellos"] = s.hellos;
+  json["tokens"] = s.tokens;
+  json["send_blocked"] = s.send_blocked;
+  Json dropped = Json::object();
+  for (size_t i = 0; i < s.dropped.size(); ++i)
+    dropped[client::drop_name(static_cast<client::Drop>(i))] = s.dropped[i];
+  json["dropped"] = dropped;
+  return json;
+}
+
+}  // namespace
+
 Json configuration_json(const Options& o) {
   Json json;
   json["server"] = o.server;
@@ -78,8 +102,14 @@ Json configuration_json(const Options& o) {
   json["arrivals"] = arrivals_name(o.arrivals);
   if (o.arrivals == Arrivals::kClosed)
     json["concurrency"] = o.concurrency;
-  else
+  else if (o.sweep.steps > 0)
+    json["sweep"] = {{"from", o.sweep.from}, {"to", o.sweep.to}, {"steps", o.sweep.steps}};
+  else if (o.goals.empty() || o.rate_given)
     json["rate"] = o.rate;
+  if (!o.goals.empty()) {
+    json["precision_percent"] = o.precision_percent;
+    json["repeats"] = o.repeats;
+  }
   json["duration_s"] = static_cast<double>(o.duration_ns) / 1e9;
   json["warmup_s"] = static_cast<double>(o.warmup_ns) / 1e9;
   json["drain_s"] = static_cast<double>(o.drain_ns) / 1e9;
@@ -108,36 +138,18 @@ Json configuration_json(const Options& o) {
   return json;
 }
 
-Json engine_json(const client::EngineStats& s) {
-  Json json;
-  json["datagrams_sent"] = s.datagrams_sent;
-  json["bytes_sent"] = s.bytes_sent;
-  json["datagrams_received"] = s.datagrams_received;
-  json["bytes_received"] = s.bytes_received;
-  json["retransmissions"] = s.retransmissions;
-  json["token_refusals"] = s.token_refusals;
-  json["hints"] = s.hints;
-  json["resends_asked"] = s.resends_asked;
-  json["resends_served"] = s.resends_served;
-  json["busy"] = s.busy;
-  json["hellos"] = s.hellos;
-  json["tokens"] = s.tokens;
-  json["send_blocked"] = s.send_blocked;
-  Json dropped = Json::object();
-  for (size_t i = 0; i < s.dropped.size(); ++i)
-    dropped[client::drop_name(static_cast<client::Drop>(i))] = s.dropped[i];
-  json["dropped"] = dropped;
-  return json;
-}
-
-}  // namespace
-
 Json to_json(const Options& options, const Results& results) {
-  const double seconds = static_cast<double>(results.measured_ns) / 1e9;
   Json json;
   json["tool"] = "itif-loadgen";
   json["version"] = 1;
   json["configuration"] = configuration_json(options);
+  json.update(results_json(options, results));
+  return json;
+}
+
+Json results_json(const Options& options, const Results& results) {
+  const double seconds = static_cast<double>(results.measured_ns) / 1e9;
+  Json json;
   json["measured_s"] = seconds;
   json["all_answered"] = all_answered(results);
   json["total"] = target_json(options, results.total(), seconds);

@@ -27,6 +27,9 @@ void Results::merge(const Results& other) {
   unsent += other.unsent;
   sent_again += other.sent_again;
   measured_ns = std::max(measured_ns, other.measured_ns);
+  last_lateness_ns = std::max(last_lateness_ns, other.last_lateness_ns);
+  was_full |= other.was_full;
+  dropped_here += other.dropped_here;
   lateness_ns.merge(other.lateness_ns);
   server_ns.merge(other.server_ns);
   refusal_delay_ns.merge(other.refusal_delay_ns);

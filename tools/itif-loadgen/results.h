@@ -37,8 +37,12 @@ struct Results {
   uint64_t unsent = 0;       // requests due but not sent: max_in_flight was reached until the end
   uint64_t sent_again = 0;   // requests that were sent or probed more than once
   uint64_t measured_ns = 0;  // duration of sending measured requests
-  Histogram lateness_ns;     // actual minus intended send time
-  Histogram server_ns;       // time in the server, as it reports
+  // Actual minus intended send time of the last measured request, of the latest thread.
+  uint64_t last_lateness_ns = 0;
+  bool was_full = false;      // requests were not sent because max_in_flight was reached
+  uint64_t dropped_here = 0;  // datagrams that arrived and found this program's buffers full
+  Histogram lateness_ns;      // actual minus intended send time
+  Histogram server_ns;        // time in the server, as it reports
   // From a request's deadline, counted from its sending, to the receipt of its refusal: the time
   // that the server took to refuse it, and the network's. Refusals before the deadline do not
   // count.

@@ -84,6 +84,7 @@ bool Sender::send_one(uint64_t intended_ns, uint64_t now_ns) noexcept {
   if (measured) {
     ++results_.targets[draw.target].sent;
     results_.lateness_ns.record(now_ns - intended_ns);
+    results_.last_lateness_ns = now_ns - intended_ns;
   } else {
     ++results_.warmup_requests;
   }
@@ -118,6 +119,7 @@ void Sender::end_sending(uint64_t now_ns) noexcept {
     for (; schedule_.next_ns() < end_ns && number < max_requests_; schedule_.advance(), ++number) {
       if (schedule_.next_ns() >= measure_from_ns_) ++results_.unsent;
     }
+    results_.was_full = results_.unsent > 0 && free_records_.empty();
   }
   drain_until_ns_ = now_ns + options_.drain_ns;
   phase_ = Phase::kDraining;

@@ -1,0 +1,89 @@
+"""itif-loadgen's searches for the highest rate, and its sweeps. The tests judge counts and consistency, no speed: a
+tenant's quota is the limit that the searches find."""
+
+import json
+import subprocess
+
+import pytest
+from harness.appliance import program
+from harness.clients import assert_accounted
+from harness.namespaces import SERVER_IPV4
+
+QUOTA_RPS = 50
+
+
+@pytest.fixture
+def loadgen(appliance, namespaces, models):
+    """loadgen(options…, tenant options): runs it for a tenant. Returns the finished process and the JSON document."""
+
+    def start(*options, tenant=()):
+        added = appliance.add_tenant("t", models(backbone="bert-tiny"), *tenant)
+        tenant_file, out = appliance.directory / "tenant.json", appliance.directory / "out.json"
+        tenant_file.write_text(json.dumps(added), encoding="utf-8")
+        result = subprocess.run(
+            ("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), SERVER_IPV4, "--tenants",
+             str(tenant_file), "--quiet", "--lengths", "uniform:1-16", "--json", str(out), *options),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False)
+        assert out.exists(), result.stdout + result.stderr
+        return result, json.loads(out.read_text(encoding="utf-8"))
+
+    return start
+
+
+def check_trial(trial, allowed_percent):
+    total = trial["total"]
+    assert total["sent"] == total["answered"] + total["lost"] + total["refused"], trial
+    missing = total["sent"] - total["in_time"]
+    assert trial["loss_percent"] == pytest.approx(100 * missing / total["sent"])
+    if trial["result"] == "passed":
+        assert trial["loss_percent"] <= allowed_percent and trial["offered_percent"] >= 99, trial
+    if trial["result"] == "server":
+        assert trial["loss_percent"] > allowed_percent and trial["reason"], trial
+
+
+def test_a_search_finds_the_quota(appliance, loadgen):
+    result, document = loadgen("--ndr", "--pdr", "50", "--rate", "3200", "--precision", "25", "--repeats", "2",
+                               "--duration", "500ms", "--warmup", "1s", tenant=("--quota-rps", str(QUOTA_RPS)))
+    assert document["mode"] == "search" and document["version"] == 1
+    assert document["configuration"]["tries"] == 1 and document["configuration"]["arrivals"] == "constant"
+    ndr, pdr = document["searches"]
+    assert (ndr["goal"], ndr["allowed_loss_percent"]) == ("ndr", 0)
+    assert (pdr["goal"], pdr["allowed_loss_percent"]) == ("pdr", 50)
+    for search in (ndr, pdr):
+        assert [each["rate"] for each in search["found"]] and len(search["found"]) == 2
+        for trial in search["trials"]:
+            check_trial(trial, search["allowed_loss_percent"])
+        for repeat, found in enumerate(search["found"], 1):
+            rates = {(trial["rate"], trial["result"]) for trial in search["trials"] if trial["repeat"] == repeat}
+            passed = [rate for rate, how in rates if how == "passed"]
+            assert found["rate"] == max(passed, default=0)
+            failed = [rate for rate, how in rates if how != "passed"]
+            assert found["rate"] == 3200 or min(failed) > found["rate"]
+        low, high = search["rate"]["min"], search["rate"]["max"]
+        assert low <= search["rate"]["median"] <= high
+    refused = [trial["total"]["refused_by_status"] for trial in ndr["trials"] if trial["rate"] == 3200]
+    assert refused and all(each["over_quota"] > 0 for each in refused), "far above the quota requests are refused"
+    assert result.returncode == (0 if ndr["succeeded"] and pdr["succeeded"] else 1)
+    assert "NDR: " in result.stdout and "PDR 50 %: " in result.stdout and "median of 2" in result.stdout
+    assert_accounted(appliance, 60)
+
+
+def test_a_sweep_measures_each_rate(appliance, loadgen):
+    result, document = loadgen("--sweep", "20:60:3", "--duration", "1s", "--timeout", "30s", "--drain", "30s")
+    assert result.returncode == 0 and document["mode"] == "sweep"
+    assert document["configuration"]["sweep"] == {"from": 20.0, "to": 60.0, "steps": 3}
+    assert [trial["rate"] for trial in document["trials"]] == [20, 40, 60]
+    for trial in document["trials"]:
+        check_trial(trial, 0)
+        assert trial["total"]["sent"] > 0 and trial["total"]["latency"]["count"] == trial["total"]["answered"]
+    assert len(result.stdout.splitlines()) == 4
+    assert_accounted(appliance, 60)
+
+
+def test_a_search_without_a_server_ends_with_the_cause(namespaces):
+    result = subprocess.run(
+        ("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), "127.0.0.1:9", "--tenant",
+         "a:1:000102030405060708090a0b0c0d0e0f", "--quiet", "--ndr"),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1 and not result.stdout
+    assert "nobody listens on 127.0.0.1 port 9" in result.stderr

@@ -1,0 +1,60 @@
+// Runs senders or flooders on their threads, over transports that stay open between runs, and
+// prints progress. Used by the main thread only.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "client/socket_transport.h"
+#include "flood.h"
+#include "options.h"
+#include "request_mix.h"
+#include "results.h"
+#include "sender.h"
+
+namespace itif::loadgen {
+
+using OpenTransport =
+    std::function<Result<std::unique_ptr<client::Transport>>(const Clock&, const Options&)>;
+
+class Runner {
+ public:
+  // Opens a transport per thread with `open`. stop: a Stop. Errors: those of `open`. REQUIRES: the
+  // arguments outlive the runner.
+  static Result<std::unique_ptr<Runner>> create(const Options& options,
+                                                const std::atomic<int>& stop,
+                                                const OpenTransport& open);
+
+  // Sends at options.rate and returns when each request has ended. Errors: those of Sender.
+  Result<Results> run() { return run_at(options_.rate); }
+  Result<Results> run_at(double rate);
+  FloodResults flood();
+  // Receives and discards until nothing has arrived for 100 ms, at most for options.drain_ns, so
+  // that late answers of one run do not load the next.
+  void settle();
+  bool was_stopped() const noexcept { return stop_.load(std::memory_order_relaxed) != 0; }
+  // Explains datagrams that the transports lost, a line each.
+  std::vector<std::string> notes() const;
+
+ private:
+  struct Link {
+    std::unique_ptr<client::Transport> transport;
+    const client::SocketTransport* sockets = nullptr;  // null: another kind
+  };
+  Runner(const Options& options, const std::atomic<int>& stop);
+  SenderConfig config_of(const Options& options, uint32_t thread, uint64_t start_ns);
+
+  const SystemClock clock_;
+  const Options& options_;
+  const std::atomic<int>& stop_;
+  const PayloadPool pool_;
+  std::vector<Link> links_;  // by thread
+  Reachability reachability_;
+};
+
+}  // namespace itif::loadgen
