@@ -2,6 +2,7 @@
 tenant's quota is the limit that the searches find."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -69,7 +70,9 @@ def test_a_search_finds_the_quota(appliance, loadgen):
 
 
 def test_a_sweep_measures_each_rate(appliance, loadgen):
-    result, document = loadgen("--sweep", "20:60:3", "--duration", "1s", "--timeout", "30s", "--drain", "30s")
+    plot = appliance.directory / "latency.svg"
+    result, document = loadgen("--sweep", "20:60:3", "--duration", "1s", "--timeout", "30s", "--drain", "30s",
+                               *(("--plot", str(plot)) if shutil.which("gnuplot") else ()))
     assert result.returncode == 0 and document["mode"] == "sweep"
     assert document["configuration"]["sweep"] == {"from": 20.0, "to": 60.0, "steps": 3}
     assert [trial["rate"] for trial in document["trials"]] == [20, 40, 60]
@@ -77,6 +80,11 @@ def test_a_sweep_measures_each_rate(appliance, loadgen):
         check_trial(trial, 0)
         assert trial["total"]["sent"] > 0 and trial["total"]["latency"]["count"] == trial["total"]["answered"]
     assert len(result.stdout.splitlines()) == 4
+    if shutil.which("gnuplot"):
+        assert "<svg" in plot.read_text(encoding="utf-8")
+        data = plot.with_suffix(".dat").read_text(encoding="utf-8").splitlines()
+        rates = [line.split()[0] for line in data if line and not line.startswith("#")]
+        assert rates == ["20", "40", "60"] * 2
     assert_accounted(appliance, 60)
 
 

@@ -16,6 +16,7 @@
 #include "options.h"
 #include "report.h"
 #include "runner.h"
+#include "sweep_plot.h"
 #include "trials.h"
 
 namespace itif::loadgen {
@@ -88,8 +89,10 @@ Result<int> run_searches(const Options& options, Runner& runner) {
 }
 
 Result<int> run_sweep(const Options& options, Runner& runner) {
+  if (!options.plot_file.empty()) ITIF_TRY(check_plot_path(options.plot_file));
   ITIF_ASSIGN(const auto trials, sweep(options, runner));
   ITIF_TRY(print_results(options, sweep_table(trials), sweep_json(options, trials)));
+  if (!options.plot_file.empty()) ITIF_TRY(plot_sweep(trials, options.plot_file));
   return runner.was_stopped() ? 1 : 0;
 }
 

@@ -130,6 +130,8 @@ void define(CLI::App& app, Options& o, Texts& t) {
   trials->add_option("--repeats", o.repeats, "how often a search is repeated")
       ->capture_default_str();
   trials->add_option("--sweep", t.sweep, "FROM:TO:STEPS: measure at each of so many rates");
+  trials->add_option("--plot", o.plot_file,
+                     "FILE.svg: draw the sweep's latency against its rate (gnuplot)");
 
   auto* stress = app.add_option_group("Stress");
   stress->add_flag("--flood", o.flood,

@@ -104,6 +104,7 @@ struct Options {
   double precision_percent = 1;  // of the search
   uint32_t repeats = 3;          // of the search, for each goal
   Sweep sweep;
+  std::string plot_file;  // of the sweep, FILE.svg; empty: none
 
   std::string eal_args;  // not empty: DPDK instead of sockets
   std::string eal_device;

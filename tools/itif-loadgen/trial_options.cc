@@ -50,6 +50,12 @@ Result<Goal> parse_pdr(const std::string& text) {
 
 Status check_trials(const Options& o) {
   const bool searches = !o.goals.empty(), sweeps = o.sweep.steps > 0;
+  if (!o.plot_file.empty()) {
+    if (!sweeps) return refused("--plot needs --sweep");
+    const std::string name = o.plot_file.substr(o.plot_file.rfind('/') + 1);
+    if (!name.ends_with(".svg") || name == ".svg")
+      return refused(fmt::format("--plot {}: must name a file that ends with .svg", o.plot_file));
+  }
   if (!searches && !sweeps) return {};
   const char* const option = sweeps ? "--sweep" : o.goals[0].loss_percent == 0 ? "--ndr" : "--pdr";
   if (searches && sweeps) return refused("--sweep excludes --ndr and --pdr: run them one by one");

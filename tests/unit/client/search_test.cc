@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "tests/unit/client/loadgen_options.h"
+#include "tools/itif-loadgen/sweep_plot.h"
 #include "tools/itif-loadgen/trial.h"
 #include "tools/itif-loadgen/trials.h"
 
@@ -228,6 +229,27 @@ TEST(SearchReport, NamesMedianSpreadAndLimits) {
   EXPECT_EQ(first["trials"][0]["loss_percent"], 1.0);
   EXPECT_EQ(json["searches"][1]["allowed_loss_percent"], 1.0);
   EXPECT_EQ(json["searches"][1]["succeeded"], false);
+}
+
+TEST(SweepFigure, HasPercentilesAndLossByRate) {
+  std::vector<Trial> trials;
+  for (const double rate : {100.0, 200.0}) {
+    Trial trial{.repeat = 1, .rate = rate, .results = results_of(1000, 50), .judgement = {}};
+    if (rate == 100) trial.results.targets[0].latency_ns.record(2'000'000);
+    trials.push_back(trial);
+  }
+  const bench::Figure figure = sweep_figure(trials, "x");
+  ASSERT_EQ(figure.panels.size(), 2u);
+  ASSERT_EQ(figure.panels[0].lines.size(), 2u);
+  EXPECT_EQ(figure.panels[0].lines[0].x, "100");
+  ASSERT_TRUE(figure.panels[0].lines[0].y[1]);
+  EXPECT_NEAR(*figure.panels[0].lines[0].y[1], 2, 0.04);
+  EXPECT_FALSE(figure.panels[0].lines[1].y[0]) << "a rate without answers has no latency";
+  EXPECT_EQ(figure.panels[1].lines[1].y[0], 5.0);
+  const Status plotted = plot_sweep(trials, "/nonexistent/x.svg");
+  ASSERT_FALSE(plotted);
+  EXPECT_EQ(plotted.error().code, Code::kPermission);
+  EXPECT_TRUE(plotted.error().message.starts_with("--plot: ")) << plotted.error().message;
 }
 
 }  // namespace

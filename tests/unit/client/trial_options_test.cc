@@ -66,6 +66,9 @@ TEST(TrialOptions, WrongOnesAreRefusedByName) {
       {{"--ndr", "--null-sink"}, "--ndr and --null-sink"},
       {{"--ndr", "--sweep", "1:2:3"}, "--sweep excludes --ndr"},
       {{"--sweep", "1:2:3", "--rate", "5"}, "--sweep names its rates"},
+      {{"--plot", "a.svg"}, "--plot needs --sweep"},
+      {{"--sweep", "1:2:3", "--plot", "a.png"}, "--plot a.png: must name a file"},
+      {{"--sweep", "1:2:3", "--plot", "b/.svg"}, "--plot b/.svg: must name a file"},
       {{"--sweep", "1:2:3", "--flood"}, "--sweep and --flood"},
   };
   for (const auto& [options, words] : wrong) {
