@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/errqueue.h>
+#include <linux/sock_diag.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -142,12 +143,29 @@ int take_queued_errors(int fd) {
   return last;
 }
 
-uint16_t bound_port(int fd) {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof(address);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return 0;
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+// Reads one end of a socket; returns its IP version, 0 on failure.
+uint8_t read_end(int fd, int (*get)(int, sockaddr*, socklen_t*), std::array<uint8_t, 16>& address,
+                 uint16_t& port) {
+  sockaddr_storage end{};
+  socklen_t bytes = sizeof(end);
+  if (get(fd, reinterpret_cast<sockaddr*>(&end), &bytes) != 0) return 0;
+  if (end.ss_family == AF_INET6) {
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(end);
+    std::memcpy(address.data(), &ipv6.sin6_addr, 16);
+    port = ntohs(ipv6.sin6_port);
+    return 6;
+  }
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(end);
+  std::memcpy(address.data(), &ipv4.sin_addr, 4);
+  port = ntohs(ipv4.sin_port);
+  return 4;
+}
+
+SocketAddresses ends_of(int fd) {
+  SocketAddresses ends;
+  ends.ip_version = read_end(fd, getsockname, ends.local, ends.local_port);
+  (void)read_end(fd, getpeername, ends.server, ends.server_port);
+  return ends;
 }
 
 }  // namespace
@@ -172,7 +190,7 @@ struct SocketTransport::Sockets {
   std::string server, where;
   int unreachable_errno = 0;   // the last; 0: none
   std::vector<pollfd> polled;  // one socket per flow
-  std::vector<uint16_t> ports;
+  std::vector<SocketAddresses> ends;
   uint32_t next_flow = 0;  // the flow that receive() reads first, so that none starves
   uint32_t receive_buffer_bytes = 0;
   SocketStats stats;
@@ -221,7 +239,7 @@ Result<std::unique_ptr<SocketTransport>> SocketTransport::connect(const SocketOp
       return socket_error("cannot send from", options.local);
     if (::connect(fd, remote.first->ai_addr, remote.first->ai_addrlen) != 0)
       return socket_error("cannot reach", where);
-    sockets->ports.push_back(bound_port(fd));
+    sockets->ends.push_back(ends_of(fd));
   }
   int given = 0;
   socklen_t bytes = sizeof(given);
@@ -345,7 +363,21 @@ uint32_t SocketTransport::receive_buffer_bytes() const noexcept {
   return sockets_->receive_buffer_bytes;
 }
 uint16_t SocketTransport::local_port(uint32_t flow) const noexcept {
-  return sockets_->ports[flow];
+  return sockets_->ends[flow].local_port;
+}
+SocketAddresses SocketTransport::addresses(uint32_t flow) const noexcept {
+  return sockets_->ends[flow];
+}
+uint64_t SocketTransport::receive_drops() const noexcept {
+  uint64_t drops = 0;
+  for (const pollfd& entry : sockets_->polled) {
+    std::array<uint32_t, SK_MEMINFO_VARS> info{};
+    socklen_t bytes = sizeof(info);
+    if (getsockopt(entry.fd, SOL_SOCKET, SO_MEMINFO, info.data(), &bytes) == 0 &&
+        bytes == sizeof(info))
+      drops += info[SK_MEMINFO_DROPS];
+  }
+  return drops;
 }
 
 }  // namespace itif::client

@@ -6,6 +6,7 @@
 // owner decides.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,6 +40,15 @@ struct SocketStats {
   int last_errno = 0;
 };
 
+// The two ends of a flow.
+struct SocketAddresses {
+  uint8_t ip_version = 4;
+  std::array<uint8_t, 16> local{};  // IPv4: the first 4 bytes
+  std::array<uint8_t, 16> server{};
+  uint16_t local_port = 0;  // host order
+  uint16_t server_port = 0;
+};
+
 class SocketTransport final : public Transport {
  public:
   // Errors: kNotFound (host name), kInvalidArgument, kPermission, kResourceExhausted, kUnavailable;
@@ -58,6 +68,9 @@ class SocketTransport final : public Transport {
   // Returns the receive buffer size that the kernel granted.
   uint32_t receive_buffer_bytes() const noexcept;
   uint16_t local_port(uint32_t flow) const noexcept;
+  SocketAddresses addresses(uint32_t flow) const noexcept;
+  // Returns how many datagrams the kernel has dropped because a socket's receive buffer was full.
+  uint64_t receive_drops() const noexcept;
 
  private:
   struct Sockets;

@@ -41,11 +41,12 @@ constexpr uint64_t kLongestNap_ns = 50'000;  // between polls, because a DPDK po
 class EalTransport final : public client::Transport {
  public:
   EalTransport(const Clock& clock, net::Mempool pool, net::Port port,
-               std::vector<net::LocalAddresses> locals)
+               std::vector<net::LocalAddresses> locals, PcapFile* capture)
       : clock_(clock),
         pool_(std::move(pool)),
         port_(std::move(port)),
         locals_(std::move(locals)),
+        capture_(capture),
         next_reconnect_ns_(clock.now_ns() + kHandshake_ns) {}
 
   ~EalTransport() override {
@@ -98,8 +99,10 @@ class EalTransport final : public client::Transport {
         ++taken;                                  // too large: dropped, the request times out
         continue;
       }
+      if (capture_ != nullptr) copy_frames(std::span(mbufs).first(count));
       const uint16_t sent = port_.tx_burst(0, std::span(mbufs).first(count));
       taken += sent;
+      if (capture_ != nullptr) write_copies(sent);
       if (sent < count) {
         rte_pktmbuf_free_bulk(mbufs.data() + sent, static_cast<unsigned>(count - sent));
         break;
@@ -127,6 +130,7 @@ class EalTransport final : public client::Transport {
       net::Frame frame;
       const net::DropReason reason = parse(*mbuf, frame, flow);
       if (reason == net::DropReason::kNone && frame.kind == net::Frame::kUdp) {
+        if (capture_ != nullptr) write(*mbuf);
         const std::span<const std::byte> payload = net::udp_payload(*mbuf, frame);
         batch[filled++] = {.flow = flow,
                            .bytes = {const_cast<std::byte*>(payload.data()), payload.size()}};
@@ -149,6 +153,28 @@ class EalTransport final : public client::Transport {
   }
 
  private:
+  static std::span<const std::byte> bytes_of(const rte_mbuf& mbuf) noexcept {
+    return {rte_pktmbuf_mtod(&mbuf, const std::byte*), mbuf.data_len};
+  }
+
+  // The device may free an mbuf that it sends, so frames are copied before and written after.
+  void copy_frames(std::span<rte_mbuf* const> mbufs) noexcept {
+    for (size_t i = 0; i < mbufs.size(); ++i) {
+      const std::span<const std::byte> frame = bytes_of(*mbufs[i]);
+      copies_[i].assign(frame.begin(), frame.end());
+    }
+  }
+  void write_copies(size_t count) noexcept {
+    for (const std::vector<std::byte>& copy : std::span(copies_).first(count)) {
+      const std::span<const std::byte> part(copy);
+      capture_->write(std::span(&part, 1));
+    }
+  }
+  void write(const rte_mbuf& mbuf) noexcept {
+    const std::span<const std::byte> part = bytes_of(mbuf);
+    capture_->write(std::span(&part, 1));
+  }
+
   // Each flow has its own port and therefore its own LocalAddresses.
   net::DropReason parse(rte_mbuf& mbuf, net::Frame& frame, uint32_t& flow) noexcept {
     const bool partial = port_.info().partial_checksums;
@@ -170,7 +196,9 @@ class EalTransport final : public client::Transport {
   net::Port port_;
   std::vector<net::LocalAddresses> locals_;  // per flow
   std::vector<net::Endpoint> peers_;         // per flow
-  size_t max_datagram_bytes_ = 0;            // UDP payload that fits the link's MTU
+  PcapFile* capture_;                        // null: none
+  std::array<std::vector<std::byte>, kBurst> copies_;
+  size_t max_datagram_bytes_ = 0;  // UDP payload that fits the link's MTU
   bool registered_ = false;
   uint64_t next_reconnect_ns_;              // not before the port's first connection is made
   std::array<rte_mbuf*, kBurst> received_;  // hold the datagrams that receive() returned
@@ -261,8 +289,8 @@ Result<std::unique_ptr<client::Transport>> open_port(const Clock& clock,
     ITIF_ASSIGN(net::LocalAddresses local, net::make_local_addresses(port.info().mac, addresses));
     locals.push_back(std::move(local));
   }
-  auto transport =
-      std::make_unique<EalTransport>(clock, std::move(pool), std::move(port), std::move(locals));
+  auto transport = std::make_unique<EalTransport>(clock, std::move(pool), std::move(port),
+                                                  std::move(locals), options.capture);
   ITIF_TRY(transport->resolve(clock, options, peer));
   return transport;
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "client/transport.h"
+#include "pcap_file.h"
 
 namespace itif::loadgen {
 
@@ -21,6 +22,8 @@ struct EalTransportOptions {
   std::string server_mac;  // empty: resolved by ARP or neighbour solicitation
   uint16_t server_port = 0;
   uint32_t num_flows = 1;  // source ports
+  // Gets the frames of UDP datagrams; null: none. REQUIRES: outlives the transport.
+  PcapFile* capture = nullptr;
 };
 
 // Call it at most once per process. Errors: those of net::start_eal and net::Port; kInvalidArgument

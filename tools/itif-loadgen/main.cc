@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "capture_transport.h"
 #include "client/socket_transport.h"
 #include "eal_transport.h"
 #include "null_transport.h"
 #include "options.h"
+#include "pcap_file.h"
 #include "report.h"
 #include "runner.h"
 #include "sweep_plot.h"
@@ -38,17 +40,19 @@ void handle_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-Result<std::unique_ptr<client::Transport>> make_transport(const Clock& clock,
-                                                          const Options& options) {
-  if (options.null_sink) return std::make_unique<NullTransport>();
+// capture: null: none.
+Result<Link> open_link(const Clock& clock, const Options& options, PcapFile* capture) {
+  if (options.null_sink) return Link{.transport = std::make_unique<NullTransport>()};
   if (!options.eal_args.empty()) {
-    return open_eal_transport(clock, {.eal_args = options.eal_args,
-                                      .device = options.eal_device,
-                                      .local_ip = options.local_address,
-                                      .server_ip = options.server,
-                                      .server_mac = options.server_mac,
-                                      .server_port = options.port,
-                                      .num_flows = options.flows});
+    ITIF_ASSIGN(auto transport, open_eal_transport(clock, {.eal_args = options.eal_args,
+                                                           .device = options.eal_device,
+                                                           .local_ip = options.local_address,
+                                                           .server_ip = options.server,
+                                                           .server_mac = options.server_mac,
+                                                           .server_port = options.port,
+                                                           .num_flows = options.flows,
+                                                           .capture = capture}));
+    return Link{.transport = std::move(transport)};
   }
   client::SocketOptions socket;
   socket.server = options.server;
@@ -57,7 +61,10 @@ Result<std::unique_ptr<client::Transport>> make_transport(const Clock& clock,
   socket.num_flows = options.flows;
   socket.busy_poll_us = options.busy_poll_us;
   ITIF_ASSIGN(auto transport, client::SocketTransport::connect(socket));
-  return transport;
+  const client::SocketTransport* const sockets = transport.get();
+  if (capture == nullptr) return Link{.transport = std::move(transport), .sockets = sockets};
+  return Link{.transport = std::make_unique<CaptureTransport>(std::move(transport), *capture),
+              .sockets = sockets};
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
@@ -96,27 +103,38 @@ Result<int> run_sweep(const Options& options, Runner& runner) {
   return runner.was_stopped() ? 1 : 0;
 }
 
-Result<int> run(const Options& options) {
-  if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
-  ITIF_ASSIGN(const auto runner, Runner::create(options, stop_requested, make_transport));
-  handle_signals();
+Result<int> run_mode(const Options& options, Runner& runner) {
   if (options.flood) {
-    const FloodResults results = runner->flood();
+    const FloodResults results = runner.flood();
     ITIF_TRY(print_results(options, flood_table(results), flood_json(options, results)));
     return 0;
   }
-  int exit_code = 0;
-  if (!options.goals.empty()) {
-    ITIF_ASSIGN(exit_code, run_searches(options, *runner));
-  } else if (options.sweep.steps > 0) {
-    ITIF_ASSIGN(exit_code, run_sweep(options, *runner));
-  } else {
-    ITIF_ASSIGN(const Results results, runner->run());
-    ITIF_TRY(print_results(options, table(options, results), to_json(options, results)));
-    exit_code = all_answered(results) ? 0 : 1;
+  if (!options.goals.empty()) return run_searches(options, runner);
+  if (options.sweep.steps > 0) return run_sweep(options, runner);
+  ITIF_ASSIGN(const Results results, runner.run());
+  ITIF_TRY(print_results(options, table(options, results), to_json(options, results)));
+  return all_answered(results) ? 0 : 1;
+}
+
+Result<int> run(const Options& options) {
+  if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
+  const SystemClock clock;
+  std::unique_ptr<PcapFile> capture;
+  if (!options.pcap_file.empty()) {
+    ITIF_ASSIGN(capture, PcapFile::create(clock, options.pcap_file, options.pcap_packets));
   }
-  for (const std::string& note : runner->notes())
+  ITIF_ASSIGN(const auto runner, Runner::create(clock, options, stop_requested, [&] {
+                return open_link(clock, options, capture.get());
+              }));
+  handle_signals();
+  auto exit_code = run_mode(options, *runner);
+  for (const std::string& note :
+       exit_code && !options.flood ? runner->notes() : std::vector<std::string>())
     std::fprintf(stderr, "itif-loadgen: %s\n", note.c_str());
+  if (capture == nullptr) return exit_code;
+  Status closed = capture->close();
+  if (exit_code && !closed) return std::unexpected(closed.error());
+  if (closed && !options.quiet) std::fprintf(stderr, "%s\n", capture->summary().c_str());
   return exit_code;
 }
 

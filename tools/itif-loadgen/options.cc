@@ -35,6 +35,7 @@ struct Texts {
   std::string pdr, sweep;
   bool no_cache = false, truncate = false, eal_given = false, ndr = false;
   bool arrivals_given = false, tries_given = false, search_given = false;
+  bool pcap_packets_given = false;
 };
 
 void define(CLI::App& app, Options& o, Texts& t) {
@@ -142,6 +143,9 @@ void define(CLI::App& app, Options& o, Texts& t) {
 
   auto* output = app.add_option_group("Output");
   output->add_option("--json", o.json_file, "write all results to FILE; -: standard output");
+  output->add_option("--pcap", o.pcap_file, "write the datagrams sent and received to FILE (pcap)");
+  output->add_option("--pcap-packets", o.pcap_packets, "most datagrams of the file")
+      ->capture_default_str();
   output->add_flag("-q,--quiet", o.quiet, "no live line");
   app.set_version_flag("--version", "itif-loadgen " ITIF_VERSION);
 }
@@ -305,6 +309,11 @@ Status check(Options& o, const Texts& t) {
   if (o.flood && o.concurrency > 0)
     return usage("--flood and --concurrency exclude each other: a flood has no closed loop");
   ITIF_TRY(set_trials(o, t));
+  if (t.pcap_packets_given && o.pcap_file.empty()) return usage("--pcap-packets needs --pcap");
+  if (o.pcap_packets == 0) return usage("--pcap-packets: must be at least 1");
+  if (o.pcap_file == "-") return usage("--pcap -: must be a file, not standard output");
+  if (!o.pcap_file.empty() && o.null_sink)
+    return usage("--pcap and --null-sink exclude each other: no datagram has an address");
   if (t.eal_given && o.eal_args.find_first_not_of(' ') == std::string::npos)
     return usage("--eal needs EAL arguments that make a port: --eal \"--no-pci --vdev=…\"");
   if (!t.eal_given && (!o.eal_device.empty() || !o.server_mac.empty()))
@@ -362,6 +371,7 @@ Command parse_command(std::span<const std::string> arguments) {
   texts.eal_given = app.count("--eal") > 0;
   texts.arrivals_given = app.count("--arrivals") > 0;
   texts.tries_given = app.count("--tries") > 0;
+  texts.pcap_packets_given = app.count("--pcap-packets") > 0;
   texts.search_given = app.count("--precision") + app.count("--repeats") > 0;
   if (Status checked = check(command.options, texts); !checked) {
     command.exit_code = 2;

@@ -112,6 +112,9 @@ struct Options {
 
   std::string json_file;  // "-": standard output; the table then goes to standard error
   bool quiet = false;     // no live line
+
+  std::string pcap_file;           // capture of the datagrams; empty: none
+  uint64_t pcap_packets = 100000;  // most that it holds
 };
 
 // The result of parsing: options to run with or, if !run, a text to print and the exit code.

@@ -135,6 +135,10 @@ Json configuration_json(const Options& o) {
   json["max_in_flight"] = o.max_in_flight;
   json["busy"] = o.busy;
   json["seed"] = o.seed;
+  if (!o.pcap_file.empty()) {
+    json["pcap"] = o.pcap_file;
+    json["pcap_packets"] = o.pcap_packets;
+  }
   return json;
 }
 

@@ -85,18 +85,25 @@ void run_threads(std::span<const std::unique_ptr<Client>> clients, const Options
 
 }  // namespace
 
-Runner::Runner(const Options& options, const std::atomic<int>& stop)
-    : options_(options), stop_(stop), pool_(options) {}
+Runner::Runner(const Clock& clock, const Options& options, const std::atomic<int>& stop)
+    : clock_(clock), options_(options), stop_(stop), pool_(options) {}
 
-Result<std::unique_ptr<Runner>> Runner::create(const Options& options, const std::atomic<int>& stop,
-                                               const OpenTransport& open) {
-  std::unique_ptr<Runner> runner(new Runner(options, stop));
+Result<std::unique_ptr<Runner>> Runner::create(const Clock& clock, const Options& options,
+                                               const std::atomic<int>& stop, const OpenLink& open) {
+  std::unique_ptr<Runner> runner(new Runner(clock, options, stop));
   for (uint32_t i = 0; i < options.threads; ++i) {
-    ITIF_ASSIGN(auto transport, open(runner->clock_, options));
-    const auto* sockets = dynamic_cast<const client::SocketTransport*>(transport.get());
-    runner->links_.push_back({.transport = std::move(transport), .sockets = sockets});
+    ITIF_ASSIGN(Link link, open());
+    runner->links_.push_back(std::move(link));
   }
   return runner;
+}
+
+uint64_t Runner::receive_drops() const noexcept {
+  uint64_t drops = 0;
+  for (const Link& link : links_) {
+    if (link.sockets != nullptr) drops += link.sockets->receive_drops();
+  }
+  return drops;
 }
 
 // Each run is another session, so that the server does not take its first sequence numbers for
@@ -122,11 +129,13 @@ Result<Results> Runner::run_at(double rate) {
     ITIF_ASSIGN(auto sender, Sender::create(clock_, *links_[i].transport, config));
     senders.push_back(std::move(sender));
   }
+  const uint64_t drops_before = receive_drops();
   run_threads<Sender>(senders, options);
   for (const auto& sender : senders)
     if (sender->failure()) return std::unexpected(*sender->failure());
   Results results(options.targets.size());
   for (const auto& sender : senders) results.merge(sender->results());
+  results.dropped_here = receive_drops() - drops_before;
   return results;
 }
 

@@ -19,16 +19,19 @@
 
 namespace itif::loadgen {
 
-using OpenTransport =
-    std::function<Result<std::unique_ptr<client::Transport>>(const Clock&, const Options&)>;
+// A thread's transport.
+struct Link {
+  std::unique_ptr<client::Transport> transport;
+  const client::SocketTransport* sockets = nullptr;  // of the transport; null: another kind
+};
+using OpenLink = std::function<Result<Link>()>;
 
 class Runner {
  public:
-  // Opens a transport per thread with `open`. stop: a Stop. Errors: those of `open`. REQUIRES: the
-  // arguments outlive the runner.
-  static Result<std::unique_ptr<Runner>> create(const Options& options,
-                                                const std::atomic<int>& stop,
-                                                const OpenTransport& open);
+  // Opens a link per thread with `open`. stop: a Stop. Errors: those of `open`. REQUIRES: clock,
+  // options and stop outlive the runner.
+  static Result<std::unique_ptr<Runner>> create(const Clock& clock, const Options& options,
+                                                const std::atomic<int>& stop, const OpenLink& open);
 
   // Sends at options.rate and returns when each request has ended. Errors: those of Sender.
   Result<Results> run() { return run_at(options_.rate); }
@@ -42,14 +45,11 @@ class Runner {
   std::vector<std::string> notes() const;
 
  private:
-  struct Link {
-    std::unique_ptr<client::Transport> transport;
-    const client::SocketTransport* sockets = nullptr;  // null: another kind
-  };
-  Runner(const Options& options, const std::atomic<int>& stop);
+  Runner(const Clock& clock, const Options& options, const std::atomic<int>& stop);
   SenderConfig config_of(const Options& options, uint32_t thread, uint64_t start_ns);
+  uint64_t receive_drops() const noexcept;
 
-  const SystemClock clock_;
+  const Clock& clock_;
   const Options& options_;
   const std::atomic<int>& stop_;
   const PayloadPool pool_;

@@ -63,6 +63,7 @@ FOREIGN = (
     ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/limits/bare_host")),
     ("CUDA", r"cu(da|blas)|nv(rtc|ml)|mma\.h|cooperative_groups", ("kernels/cuda/", "lib/device/cuda")),
     ("SQLite", r"sqlite3", ("lib/control/",)),
+    ("libpcap", r"pcap", (r"tools/itif-loadgen/pcap_file\.cc",)),
     ("libseccomp", r"seccomp\.h", (r"lib/serving/(seccomp_filter|sandbox)\.cc",)),
     ("libconfig", r"libconfig", ("lib/config/",)),
     ("spdlog", r"spdlog/", (r"lib/base/log\.cc",)),
