@@ -98,6 +98,9 @@ std::string table(const Options& options, const Results& results) {
         "not sent: {} requests were due while {} were in flight per thread: lower --rate or raise "
         "--max-in-flight\n",
         results.unsent, options.max_in_flight);
+  if (results.dropped_here > 0)
+    text += fmt::format("dropped here: {} datagrams found this program's receive buffers full\n",
+                        results.dropped_here);
   text += repeats(results);
   if (total.answered > 0)
     text += fmt::format("in the server: p50 {}, p99 {}; sent late by: p50 {}, p99 {}\n",

@@ -170,6 +170,7 @@ Json results_json(const Options& options, const Results& results) {
   json["tenants"] = std::move(tenants);
   json["warmup_requests"] = results.warmup_requests;
   json["not_sent"] = results.unsent;
+  json["dropped_here"] = results.dropped_here;
   json["asked_again"] = results.sent_again;
   json["server"] = histogram_json(results.server_ns);
   json["lateness"] = histogram_json(results.lateness_ns);

@@ -33,7 +33,8 @@ Found find_rate(const SearchBounds& bounds, const std::function<Verdict(double)>
   double failed = 0;  // 0: no trial has failed
   Found found;
   for (double rate = bounds.start;;) {
-    const Verdict verdict = trial(rate);
+    Verdict verdict = trial(rate);
+    if (verdict == Verdict::kGenerator) verdict = trial(rate);
     if (verdict == Verdict::kPassed) {
       found.rate = passed = rate;
       if (rate >= bounds.highest) return {.rate = rate, .limited_by = LimitedBy::kHighest};

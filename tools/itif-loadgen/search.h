@@ -35,7 +35,8 @@ struct Found {
 
 // Doubles or halves the rate until one trial passes and one at most twice as fast fails, then
 // bisects. The result differs from the lowest failed rate by at most the precision. A trial that
-// this program limited bounds the search as a failed one does, and is named in the result.
+// this program limited is repeated once, because something may have stalled the machine. If the
+// program limits it again, it bounds the search as a failed one does, and is named in the result.
 // REQUIRES: 0 < lowest <= start <= highest; 0 < precision_percent.
 Found find_rate(const SearchBounds& bounds, const std::function<Verdict(double)>& trial);
 

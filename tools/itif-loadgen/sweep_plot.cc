@@ -54,7 +54,10 @@ Status plot_sweep(const std::vector<Trial>& trials, const std::string& path) {
   const std::string directory = directory_of(file);
   if (Status written = bench::write_figure(figure, directory); !written)
     return std::unexpected(in_our_words(written.error()));
-  if (Status drawn = bench::draw_figure(figure, directory); !drawn)
+  const Status drawn = bench::draw_figure(figure, directory);
+  if (!drawn && drawn.error().code != Code::kNotFound)
+    return std::unexpected(in_our_words(drawn.error()));
+  if (!drawn)
     return fail(drawn.error().code,
                 fmt::format("--plot: {}; after installing gnuplot (Debian: gnuplot-nox), draw it "
                             "with: cd {} && gnuplot {}.gp",

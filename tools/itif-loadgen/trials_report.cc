@@ -13,17 +13,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string head(bool with_repeat) {
-  return fmt::format("{}{:>12} {:>10} {:>10} {:>8} {:>8} {:>8} {:>9} {:>9}  {}\n",
+  return fmt::format("{}{:>12} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}  {}\n",
                      with_repeat ? "repeat " : "", "rate/s", "sent", "answered", "lost", "refused",
-                     "loss %", "p50", "p99", "result");
+                     "late", "loss %", "p50", "p99", "result");
 }
 
 std::string row(const Trial& trial, bool with_repeat) {
   const TargetResults total = trial.results.total();
-  return fmt::format("{}{:>12.6g} {:>10} {:>10} {:>8} {:>8} {:>8.3g} {:>9} {:>9}  {}\n",
+  return fmt::format("{}{:>12.6g} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8.3g} {:>9} {:>9}  {}\n",
                      with_repeat ? fmt::format("{:>6} ", trial.repeat) : "", trial.rate, total.sent,
-                     total.answered, total.lost, total.refused, loss_percent(total),
-                     time_cell(total.latency_ns, 50), time_cell(total.latency_ns, 99),
+                     total.answered, total.lost, total.refused, total.answered - total.in_time,
+                     loss_percent(total), time_cell(total.latency_ns, 50),
+                     time_cell(total.latency_ns, 99),
                      trial.judgement.reason.empty() ? "passed" : trial.judgement.reason);
 }
 
@@ -44,7 +45,6 @@ Json trial_json(const Options& options, const Trial& trial) {
   json["reason"] = trial.judgement.reason;
   json["loss_percent"] = loss_percent(trial.results.total());
   json["offered_percent"] = 100 * offered_share(trial.results);
-  json["dropped_here"] = trial.results.dropped_here;
   json.update(results_json(options, trial.results));
   return json;
 }

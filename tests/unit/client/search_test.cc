@@ -74,13 +74,27 @@ TEST(Search, AServerThatAlwaysLosesGivesZero) {
 }
 
 TEST(Search, NamesTheGeneratorIfItSetTheUpperBound) {
-  Bench bench{.server_limit = 5000, .generator_limit = 3000};
+  Bench bench{.server_limit = 5000, .generator_limit = 3000};  // its failed trials run twice
   const Found found = bench.find({});
   EXPECT_NEAR(found.rate, 3000, 30);
   EXPECT_EQ(found.limited_by, LimitedBy::kGenerator);
   // It is too slow for the first bounds only.
   Bench slow{.server_limit = 2990, .generator_limit = 3000};
   EXPECT_EQ(slow.find({.precision_percent = 0.1}).limited_by, LimitedBy::kServer);
+}
+
+// A stall of the machine once set the upper bound.
+TEST(Search, RepeatsATrialThatTheGeneratorLimited) {
+  std::vector<double> stalled;
+  const Found found = find_rate({}, [&](double rate) {
+    if (std::ranges::find(stalled, rate) == stalled.end()) {
+      stalled.push_back(rate);
+      return Verdict::kGenerator;
+    }
+    return rate > 812.5 ? Verdict::kServer : Verdict::kPassed;
+  });
+  EXPECT_NEAR(found.rate, 812.5, 8.2);
+  EXPECT_EQ(found.limited_by, LimitedBy::kServer);
 }
 
 TEST(Search, EndsWithTheBestRateAtAnInterrupt) {

@@ -323,5 +323,40 @@ TEST(Sockets, DatagramsThatAreTooBigAreCounted) {
   EXPECT_EQ((*transport)->stats().too_big, 1u);
 }
 
+// A server whose datagrams nobody receives: the kernel drops those that find the buffer full.
+TEST(SocketTransport, CountsTheDatagramsThatItsBufferHasNoRoomFor) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const auto transport =
+      SocketTransport::connect(
+          {.server = "127.0.0.1", .port = ntohs(address.sin_port), .receive_buffer_bytes = 4096})
+          .value();
+  const SocketAddresses ends = transport->addresses(0);
+  EXPECT_EQ(ends.ip_version, 4);
+  EXPECT_EQ(ends.server_port, ntohs(address.sin_port));
+  EXPECT_EQ(ends.local_port, transport->local_port(0));
+  EXPECT_EQ(ends.local, ends.server);
+  EXPECT_EQ(ends.local[0], 127);
+  EXPECT_EQ(transport->receive_drops(), 0u);
+  address.sin_port = htons(ends.local_port);
+  constexpr uint64_t kDatagrams = 200;
+  const Bytes datagram(1000);
+  for (uint64_t i = 0; i < kDatagrams; ++i)
+    ASSERT_EQ(sendto(fd, datagram.data(), datagram.size(), 0,
+                     reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              1000);
+  close(fd);
+  std::array<Incoming, 64> incoming;
+  uint64_t received = 0;
+  for (size_t count; (count = transport->receive(incoming)) > 0;) received += count;
+  EXPECT_LT(received, kDatagrams);
+  EXPECT_EQ(transport->receive_drops(), kDatagrams - received);
+}
+
 }  // namespace
 }  // namespace itif::client::test
