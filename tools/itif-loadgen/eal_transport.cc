@@ -1,5 +1,5 @@
-// The single thread that polls the engine owns the port's one queue. It also answers ARP, neighbour
-// solicitations and pings.
+// The single thread that polls the engine owns the port's one queue; between runs, the main thread
+// does. It also answers ARP, neighbour solicitations and pings.
 #include "eal_transport.h"
 
 #include <fmt/format.h>
@@ -37,6 +37,21 @@ constexpr uint64_t kReconnectPeriod_ns = 20'000'000;
 // DPDK's memif server ends its process if a client goes before the server has greeted it.
 constexpr uint64_t kHandshake_ns = 1'000'000'000;
 constexpr uint64_t kLongestNap_ns = 50'000;  // between polls, because a DPDK port wakes no thread
+
+// Registers its thread with EAL while it exists: without an lcore id, a thread has no mempool
+// cache. The main thread has one from the start. Fails harmlessly.
+class EalThread {
+ public:
+  EalThread() : registered_(rte_lcore_id() == LCORE_ID_ANY && rte_thread_register() == 0) {}
+  ~EalThread() {
+    if (registered_) rte_thread_unregister();
+  }
+  EalThread(const EalThread&) = delete;
+  EalThread& operator=(const EalThread&) = delete;
+
+ private:
+  const bool registered_;
+};
 
 class EalTransport final : public client::Transport {
  public:
@@ -118,9 +133,7 @@ class EalTransport final : public client::Transport {
       const bool is_connected = port_.reconnect();
       next_reconnect_ns_ = now_ns + (is_connected ? kHandshake_ns : kReconnectPeriod_ns);
     }
-    // Registers the owner thread with EAL: without an lcore id it has no mempool cache. May fail
-    // harmlessly.
-    if (!std::exchange(registered_, true)) (void)rte_thread_register();
+    thread_local const EalThread thread;
     std::array<rte_mbuf*, kBurst> burst;
     const uint16_t count =
         port_.rx_burst(0, std::span(burst).first(std::min(kBurst, batch.size())));
@@ -198,8 +211,7 @@ class EalTransport final : public client::Transport {
   std::vector<net::Endpoint> peers_;         // per flow
   PcapFile* capture_;                        // null: none
   std::array<std::vector<std::byte>, kBurst> copies_;
-  size_t max_datagram_bytes_ = 0;  // UDP payload that fits the link's MTU
-  bool registered_ = false;
+  size_t max_datagram_bytes_ = 0;           // UDP payload that fits the link's MTU
   uint64_t next_reconnect_ns_;              // not before the port's first connection is made
   std::array<rte_mbuf*, kBurst> received_;  // hold the datagrams that receive() returned
   unsigned num_received_ = 0;

@@ -45,6 +45,9 @@ struct Goal {
   double loss_percent = 0;  // 0: not one request
 };
 
+// A search tries no rate at which a trial has fewer requests: it would decide nothing.
+constexpr double kFewestRequests = 10;
+
 // Rates to measure one after another, equally far apart.
 struct Sweep {
   double from = 0;

@@ -68,6 +68,10 @@ Status check_trials(const Options& o) {
   if (o.max_requests > 0)
     return refused(
         fmt::format("{} and --requests exclude each other: --duration ends its trials", option));
+  if (searches && o.rate_given &&
+      o.rate * static_cast<double>(o.duration_ns) < kFewestRequests * 1e9)
+    return refused(fmt::format("{}: --rate and --duration allow less than {:g} requests in a trial",
+                               option, kFewestRequests));
   if (sweeps && o.rate_given) return refused("--sweep names its rates: drop --rate");
   if (!(o.precision_percent >= 0.01 && o.precision_percent <= 50))
     return refused("--precision: must be from 0.01 to 50, in percent of the rate");

@@ -8,15 +8,8 @@
 namespace itif::loadgen {
 namespace {
 
-// One request per second of the trial's duration would decide nothing.
-double lowest_rate(const Options& options) {
-  constexpr double kFewestRequests = 10;
-  return kFewestRequests * 1e9 / static_cast<double>(options.duration_ns);
-}
-
 Result<Trial> run_trial(const Options& options, Runner& runner, double rate, uint32_t repeat,
                         double allowed_percent) {
-  runner.settle();
   ITIF_ASSIGN(Results results, runner.run_at(rate));
   Trial trial{.repeat = repeat, .rate = rate, .results = std::move(results), .judgement = {}};
   trial.judgement = runner.was_stopped() ? Judgement{Verdict::kInterrupted, "interrupted"}
@@ -36,27 +29,26 @@ Spread SearchResults::spread() const {
 }
 
 bool SearchResults::succeeded() const noexcept {
-  return !found.empty() && std::ranges::all_of(found, [](const Found& one) {
-    return one.rate > 0 && one.limited_by != LimitedBy::kInterrupted;
-  });
+  return found.size() == repeats && std::ranges::all_of(found, [](const Found& one) {
+           return one.rate > 0 && one.limited_by != LimitedBy::kInterrupted;
+         });
 }
 
 Result<std::vector<SearchResults>> search(const Options& options, Runner& runner) {
   std::vector<SearchResults> searches;
   SearchBounds bounds;
   bounds.precision_percent = options.precision_percent;
-  bounds.lowest = lowest_rate(options);
-  if (options.rate_given) {
-    bounds.highest = std::max(options.rate, bounds.lowest);
-    bounds.start = bounds.highest;
-  } else {
-    bounds.start = std::max(options.rate, bounds.lowest);
-  }
+  bounds.lowest = kFewestRequests * 1e9 / static_cast<double>(options.duration_ns);
+  bounds.start = std::max(options.rate, bounds.lowest);
+  if (options.rate_given) bounds.highest = bounds.start;
   for (const Goal& goal : options.goals) {
-    SearchResults results{.goal = goal, .found = {}, .trials = {}};
+    if (runner.was_stopped()) break;
+    SearchResults results{.goal = goal, .repeats = options.repeats, .found = {}, .trials = {}};
     std::optional<Error> error;
     for (uint32_t repeat = 1; repeat <= options.repeats && !runner.was_stopped(); ++repeat) {
       const Found found = find_rate(bounds, [&](double rate) {
+        runner.settle();
+        if (runner.was_stopped()) return Verdict::kInterrupted;
         auto trial = run_trial(options, runner, rate, repeat, goal.loss_percent);
         if (!trial) {
           error = std::move(trial.error());
@@ -78,6 +70,7 @@ Result<std::vector<SearchResults>> search(const Options& options, Runner& runner
 Result<std::vector<Trial>> sweep(const Options& options, Runner& runner) {
   std::vector<Trial> trials;
   for (uint32_t step = 0; step < options.sweep.steps && !runner.was_stopped(); ++step) {
+    runner.settle();
     ITIF_ASSIGN(Trial trial, run_trial(options, runner, options.sweep.rate(step), 1, 0));
     trials.push_back(std::move(trial));
   }

@@ -14,7 +14,8 @@ namespace itif::loadgen {
 // The searches for one goal.
 struct SearchResults {
   Goal goal;
-  std::vector<Found> found;  // by repeat; fewer than options.repeats if one was interrupted
+  uint32_t repeats = 0;      // wanted
+  std::vector<Found> found;  // by repeat; fewer than wanted after an interrupt
   std::vector<Trial> trials;
 
   Spread spread() const;

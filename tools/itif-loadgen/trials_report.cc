@@ -92,7 +92,11 @@ std::string search_table(const std::vector<SearchResults>& searches) {
         "{}\n",
         search.goal.name, spread.median, search.found.size(), spread.least, spread.most,
         spread.percent(), limits_text(search.found));
-    if (spread.least == 0) text += "no rate passed: is the server overloaded already?\n";
+    if (search.found.size() < search.repeats ||
+        search.found.back().limited_by == LimitedBy::kInterrupted)
+      text += fmt::format("interrupted in search {} of {}\n", search.found.size(), search.repeats);
+    else if (spread.least == 0)
+      text += "no rate passed: is the server overloaded already?\n";
   }
   return text;
 }

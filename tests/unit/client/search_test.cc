@@ -214,6 +214,7 @@ TEST(SearchReport, NamesMedianSpreadAndLimits) {
   options.goals = {{"NDR", 0}, {"PDR 1 %", 1}};
   options.repeats = 3;
   SearchResults ndr{.goal = options.goals[0],
+                    .repeats = 3,
                     .found = {{800, LimitedBy::kServer},
                               {1000, LimitedBy::kServer},
                               {900, LimitedBy::kGenerator}},
@@ -221,7 +222,8 @@ TEST(SearchReport, NamesMedianSpreadAndLimits) {
   Trial trial{.repeat = 1, .rate = 800, .results = results_of(1000, 10), .judgement = {}};
   trial.judgement = judge(options, trial.results, 0);
   ndr.trials.push_back(trial);
-  SearchResults pdr{.goal = options.goals[1], .found = {{0, LimitedBy::kServer}}, .trials = {}};
+  SearchResults pdr{
+      .goal = options.goals[1], .repeats = 1, .found = {{0, LimitedBy::kServer}}, .trials = {}};
   EXPECT_TRUE(ndr.succeeded());
   EXPECT_FALSE(pdr.succeeded());
   const std::string text = search_table({ndr, pdr});

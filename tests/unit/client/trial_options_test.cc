@@ -61,6 +61,7 @@ TEST(TrialOptions, WrongOnesAreRefusedByName) {
       {{"--ndr", "--repeats", "0"}, "--repeats:"},
       {{"--ndr", "--repeats", "1001"}, "--repeats:"},
       {{"--ndr", "--requests", "5"}, "--ndr and --requests"},
+      {{"--ndr", "--rate", "9", "--duration", "1s"}, "--ndr: --rate and --duration"},
       {{"--pdr", "1", "--concurrency", "5"}, "--pdr and --concurrency"},
       {{"--ndr", "--flood"}, "--ndr and --flood"},
       {{"--ndr", "--null-sink"}, "--ndr and --null-sink"},
