@@ -88,6 +88,11 @@ class EalTransport final : public client::Transport {
     return {};
   }
 
+  uint64_t receive_drops() const noexcept {
+    const net::PortStats stats = port_.stats();
+    return stats.rx_missed + stats.rx_no_mbuf;
+  }
+
   uint32_t num_flows() const noexcept override { return static_cast<uint32_t>(peers_.size()); }
 
   size_t send(uint32_t flow, std::span<const client::Outgoing> batch) noexcept override {
@@ -323,6 +328,10 @@ Result<std::unique_ptr<client::Transport>> open_eal_transport(const Clock& clock
   if (transport) return transport;
   net::stop_eal();
   return std::unexpected(in_our_words(transport.error()));
+}
+
+uint64_t eal_receive_drops(const client::Transport& transport) noexcept {
+  return static_cast<const EalTransport&>(transport).receive_drops();
 }
 
 }  // namespace itif::loadgen

@@ -31,4 +31,8 @@ struct EalTransportOptions {
 Result<std::unique_ptr<client::Transport>> open_eal_transport(const Clock& clock,
                                                               const EalTransportOptions& options);
 
+// Returns how many datagrams the port has dropped because its queue was full or no mbuf was free.
+// REQUIRES: open_eal_transport() made the transport.
+uint64_t eal_receive_drops(const client::Transport& transport) noexcept;
+
 }  // namespace itif::loadgen

@@ -52,7 +52,9 @@ Result<Link> open_link(const Clock& clock, const Options& options, PcapFile* cap
                                                            .server_port = options.port,
                                                            .num_flows = options.flows,
                                                            .capture = capture}));
-    return Link{.transport = std::move(transport)};
+    const client::Transport* const port = transport.get();
+    return Link{.transport = std::move(transport),
+                .receive_drops = [port] { return eal_receive_drops(*port); }};
   }
   client::SocketOptions socket;
   socket.server = options.server;
@@ -62,9 +64,14 @@ Result<Link> open_link(const Clock& clock, const Options& options, PcapFile* cap
   socket.busy_poll_us = options.busy_poll_us;
   ITIF_ASSIGN(auto transport, client::SocketTransport::connect(socket));
   const client::SocketTransport* const sockets = transport.get();
-  if (capture == nullptr) return Link{.transport = std::move(transport), .sockets = sockets};
-  return Link{.transport = std::make_unique<CaptureTransport>(std::move(transport), *capture),
-              .sockets = sockets};
+  Link link{.transport = {}, .sockets = sockets, .receive_drops = [sockets] {
+              return sockets->receive_drops();
+            }};
+  if (capture == nullptr)
+    link.transport = std::move(transport);
+  else
+    link.transport = std::make_unique<CaptureTransport>(std::move(transport), *capture);
+  return link;
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& json) {

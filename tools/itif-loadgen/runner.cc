@@ -98,10 +98,10 @@ Result<std::unique_ptr<Runner>> Runner::create(const Clock& clock, const Options
   return runner;
 }
 
-uint64_t Runner::receive_drops() const noexcept {
+uint64_t Runner::receive_drops() const {
   uint64_t drops = 0;
   for (const Link& link : links_) {
-    if (link.sockets != nullptr) drops += link.sockets->receive_drops();
+    if (link.receive_drops) drops += link.receive_drops();
   }
   return drops;
 }

@@ -23,6 +23,8 @@ namespace itif::loadgen {
 struct Link {
   std::unique_ptr<client::Transport> transport;
   const client::SocketTransport* sockets = nullptr;  // of the transport; null: another kind
+  // Returns the datagrams that arrived and found no buffer; empty: the transport drops none.
+  std::function<uint64_t()> receive_drops = {};
 };
 using OpenLink = std::function<Result<Link>()>;
 
@@ -47,7 +49,7 @@ class Runner {
  private:
   Runner(const Clock& clock, const Options& options, const std::atomic<int>& stop);
   SenderConfig config_of(const Options& options, uint32_t thread, uint64_t start_ns);
-  uint64_t receive_drops() const noexcept;
+  uint64_t receive_drops() const;
 
   const Clock& clock_;
   const Options& options_;
