@@ -15,9 +15,10 @@ struct SharePoint {
   double throughput = 0;  // requests or tokens per second
 };
 
-// Returns the smallest measured share from which the largest one gains at most `threshold` of
-// throughput, as 0.1 for 10 %. Noise of smaller shares is harmless: every larger share must gain at
-// most as much, too. 0: no points. REQUIRES: ascending percents.
+// Returns the smallest measured share from which every larger one has all but `threshold` of the
+// most throughput of any share, as 0.1 for 10 %. A disturbed point makes the knee larger, and a
+// whole device that was slower than a smaller share gives 100 %: no bound. 0: no points. REQUIRES:
+// ascending percents.
 double knee_percent(std::span<const SharePoint> points, double threshold) noexcept;
 
 }  // namespace itif::slice

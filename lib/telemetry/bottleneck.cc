@@ -44,9 +44,13 @@ Verdict of_backlog(const GroupLoad& load, const LimitRules& rules) {
   if (busy >= rules.half_busy)
     return {Limit::kDevice,
             fmt::format("{}; batches run {:.0f} % of the time", backlog, percent(busy))};
-  return {Limit::kCpu, fmt::format("{}; but batches run only {:.0f} % of the time: the group's "
-                                   "thread prepares them too slowly",
-                                   backlog, percent(busy))};
+  if (busy + load.intake_busy >= rules.half_busy)
+    return {Limit::kCpu, fmt::format("{}; but batches run only {:.0f} % of the time: the group's "
+                                     "thread takes requests in for {:.0f} %",
+                                     backlog, percent(busy), percent(load.intake_busy))};
+  return {Limit::kClients, fmt::format("{}; but batches run only {:.0f} % of the time: requests "
+                                       "come in bursts, or other programs use the CPUs",
+                                       backlog, percent(busy))};
 }
 
 }  // namespace

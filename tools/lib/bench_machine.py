@@ -3,7 +3,11 @@
 import json
 import os
 import platform
+import signal
 import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent.parent
@@ -24,6 +28,22 @@ def write_json(path, bench, rows):
     """Writes the rows in the format of itif-bench."""
     document = {"bench": bench, "commit": commit(), "machine": machine(), "device": "host", "rows": rows}
     Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def clean_up_at_sigterm(with_parent=False):
+    """Lets SIGTERM end the program as an exception does, so that it stops what it has started. with_parent: as well as
+    the end of the parent process, which is checked every second."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if not with_parent:
+        return
+    parent = os.getppid()
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def cpu_times():

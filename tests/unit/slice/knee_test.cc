@@ -30,6 +30,14 @@ TEST(Knee, ALuckySmallShareIsNoKnee) {
   EXPECT_EQ(knee_percent(points, 0), 60);
 }
 
+// Other programs slowed the measurement of the whole device.
+TEST(Knee, ADisturbedCurveBoundsNothing) {
+  const std::vector<SharePoint> points = {{30, 567}, {70, 2108}, {80, 1726}, {100, 622}};
+  EXPECT_EQ(knee_percent(points, 0.1), 100);
+  const std::vector<SharePoint> slower = {{30, 2000}, {70, 2108}, {80, 1726}, {100, 2100}};
+  EXPECT_EQ(knee_percent(slower, 0.1), 100);
+}
+
 TEST(Knee, OneShareIsItsOwnKnee) {
   const SharePoint one = {40, 7};
   EXPECT_EQ(knee_percent({&one, 1}, 0.1), 40);

@@ -75,7 +75,14 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
             }),
        Limit::kDevice, "100 %"},
       {"backlog, idle device", with(backlogged(), [](GroupLoad& l) { l.device_busy = 0.2; }),
-       Limit::kCpu, "only 20 %"},
+       Limit::kClients, "only 20 %"},
+      {"backlog, busy thread",
+       with(backlogged(),
+            [](GroupLoad& l) {
+              l.device_busy = 0.2;
+              l.intake_busy = 0.4;
+            }),
+       Limit::kCpu, "takes requests in for 40 %"},
       // A backlog comes before lost datagrams: the group cannot serve those that arrive.
       {"backlog and losses", with(backlogged(), [](GroupLoad& l) { l.lost_datagrams = 500; }),
        Limit::kDevice, ""},

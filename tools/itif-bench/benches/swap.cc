@@ -92,7 +92,7 @@ Status bench_swap(const BenchOptions& options, Report& report) {
       (std::filesystem::temp_directory_path() / fmt::format("itif-bench-swap-{}.json", ::getpid()))
           .string();
   std::vector<std::string> arguments = swap_arguments(options);
-  arguments.insert(arguments.begin(), {script, "--json", path});
+  arguments.insert(arguments.begin(), {script, "--end-with-parent", "--json", path});
   report.add_device("bf16, a whole appliance");
   std::fflush(stdout);  // before the output of the program
   const std::string ended = run_child(std::move(arguments));
