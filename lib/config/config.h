@@ -59,7 +59,7 @@ struct Device {
   std::vector<unsigned> cpus;      // CPUs of executors and their threads; empty: any
   uint64_t memory_bytes = 0;       // limit for weights and workspaces; 0: the machine's memory
   std::string shares = "equal";    // of groups whose share control has not set: equal | tuned
-  std::string unmet_demands = "proportional";  // tuned: parts of what is left: proportional | equal
+  std::string unmet_demands = "equal";  // tuned: parts of what is left: proportional | equal
 };
 
 struct Batching {

@@ -270,16 +270,15 @@ TEST_F(GroupSharesTest, AMeasuredGroupBorrowsNothing) {
   EXPECT_EQ(share("a").percent, 50);
 }
 
-TEST_F(GroupSharesTest, UnmetDemandsGetProportionalPartsByDefault) {
+TEST_F(GroupSharesTest, UnmetDemandsGetProportionalParts) {
   divide_30_40_100("proportional");
-  EXPECT_EQ(config::Device().unmet_demands, config.device.unmet_demands);
   EXPECT_NEAR(share("b").percent, 30, 1e-6);
   EXPECT_NEAR(share("c").percent, 20, 20 * kUnchanged) << "less than a group that asks for less";
   EXPECT_NEAR(share("d").percent, 50, 50 * kUnchanged);
 }
 
-TEST_F(GroupSharesTest, UnmetDemandsGetEqualPartsIfConfigured) {
-  divide_30_40_100("equal");
+TEST_F(GroupSharesTest, UnmetDemandsGetEqualPartsByDefault) {
+  divide_30_40_100(config::Device().unmet_demands);
   EXPECT_NEAR(share("b").percent, 30, 1e-6);
   EXPECT_NEAR(share("c").percent, 35, 35 * kUnchanged);
   EXPECT_NEAR(share("d").percent, 35, 1e-6);
