@@ -31,6 +31,21 @@ sigset_t all_signals() {
   return set;
 }
 
+pthread_t main_thread;
+
+// For a thread that does not block the signals: one that a library started before main().
+void pass_to_main_thread(int signal) {
+  ::pthread_kill(main_thread, signal);
+}
+
+void handle(const sigset_t& signals, void (*handler)(int)) noexcept {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+    if (sigismember(&signals, signal)) ::sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void MainLoop::prepare_process() noexcept {
@@ -42,10 +57,13 @@ void MainLoop::prepare_process() noexcept {
   ::signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = all_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  main_thread = ::pthread_self();
+  handle(signals, pass_to_main_thread);
 }
 
 void MainLoop::release_stop_signals() noexcept {
   const sigset_t signals = stop_signals();
+  handle(signals, SIG_DFL);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 

@@ -22,8 +22,9 @@ class MainLoop {
   explicit MainLoop(const Clock& clock) : clock_(clock) {}
 
   // Blocks the signals above in this thread and in those that it starts, so that only wait() takes
-  // them. Opens /dev/null as each standard descriptor that is closed: otherwise the log would go to
-  // the next file or socket that is opened. REQUIRES: no other thread runs, no file is open.
+  // them; a thread that runs already passes them to this one. Opens /dev/null as each standard
+  // descriptor that is closed: otherwise the log would go to the next file or socket that opens.
+  // REQUIRES: no file is open, and no other thread opens one.
   static void prepare_process() noexcept;
   // Lets SIGTERM and SIGINT end the process at once.
   static void release_stop_signals() noexcept;

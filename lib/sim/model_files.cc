@@ -147,7 +147,8 @@ Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::st
     return fail(Code::kUnsupported,
                 fmt::format("{} has no classifier of whole texts", spec.family));
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
+  // Not its parents: a signal may have removed them, with everything else of this process.
+  std::filesystem::create_directory(directory, error);
   if (error) return fail(Code::kPermission, fmt::format("{}: {}", directory, error.message()));
   ITIF_TRY(
       write_tensors(list_tensors(spec, *family, *found), mark, directory + "/model.safetensors"));

@@ -4,10 +4,24 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <thread>
 
 namespace itif::sim {
+namespace {
+
+// Locked for good by the first of the two ends, the main thread's or a signal's: the other waits.
+std::mutex& end_of_process() {
+  static auto* const mutex = new std::mutex;  // never freed: the thread outlives main()
+  return *mutex;
+}
+
+}  // namespace
+
+Scratch::~Scratch() {
+  end_of_process().lock();
+}
 
 Scratch::Scratch() {
   auto made = TemporaryDirectory::make();
@@ -22,6 +36,7 @@ Scratch::Scratch() {
   std::thread([signals, path = directory_.path()] {
     int signal = 0;
     sigwait(&signals, &signal);
+    end_of_process().lock();
     // Under another name the main thread, which goes on, can make no more files there.
     std::error_code error;
     const std::string moved = path + ".gone";

@@ -10,6 +10,8 @@ namespace itif::sim {
 class Scratch {
  public:
   Scratch();
+  // Waits for the end of the process if a signal is removing the files.
+  ~Scratch();
 
  private:
   TemporaryDirectory directory_;  // empty path: it could not be made
