@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "net/announce.h"
 #include "net/drop_reason.h"
+#include "wire/aead.h"
 #include "wire/siphash.h"
 
 namespace itif::pipeline {
@@ -92,6 +93,7 @@ void Worker::stop() noexcept {
 
 void Worker::run() noexcept {
   use_precise_sleeps();
+  wire::prepare_aead();  // so that no sealed datagram allocates
   Idle idle(options_.idle);
   while (!stopping_.load(std::memory_order_acquire)) {
     if (poll() > 0) {

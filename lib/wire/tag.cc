@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "wire/aead.h"
 #include "wire/datagram.h"
 #include "wire/siphash.h"
 
@@ -34,10 +35,10 @@ struct Sealing {
   }
   ~Sealing() { sodium_memzero(key.data(), key.size()); }
 
-  std::array<std::byte, crypto_aead_xchacha20poly1305_ietf_KEYBYTES> key;
-  std::array<std::byte, crypto_aead_xchacha20poly1305_ietf_NPUBBYTES> nonce{};
+  std::array<std::byte, kAeadKeyBytes> key;
+  std::array<std::byte, kAeadNonceBytes> nonce{};
 };
-static_assert(crypto_aead_xchacha20poly1305_ietf_ABYTES == kTagBytes);
+static_assert(kAeadTagBytes == kTagBytes);
 
 }  // namespace
 
@@ -63,24 +64,17 @@ bool verify_tag(const Key& key, const Datagram& datagram) noexcept {
 std::array<std::byte, kTagBytes> encrypt(const Key& key, const Header& header,
                                          std::span<std::byte> payload) noexcept {
   const Sealing sealing(key, header);
-  std::array<std::byte, kTagBytes> tag;
-  crypto_aead_xchacha20poly1305_ietf_encrypt_detached(
-      bytes_of(payload.data()), bytes_of(tag.data()), nullptr, bytes_of(payload.data()),
-      payload.size(), reinterpret_cast<const unsigned char*>(&header), kHeaderBytes, nullptr,
-      bytes_of(sealing.nonce.data()), bytes_of(sealing.key.data()));
-  return tag;
+  return aead_encrypt({sealing.key, sealing.nonce, std::as_bytes(std::span(&header, 1)), payload});
 }
 
 bool open(const Key& key, const Datagram& datagram) noexcept {
   if (datagram.header.auth != Auth::kSealed) return verify_tag(key, datagram);
   if (datagram.tag.size() != kTagBytes) return false;
   const Sealing sealing(key, datagram.header);
-  // libsodium verifies before it decrypts, and zeroes the output if the tag is wrong.
-  return crypto_aead_xchacha20poly1305_ietf_decrypt_detached(
-             bytes_of(datagram.payload.data()), nullptr, bytes_of(datagram.payload.data()),
-             datagram.payload.size(), bytes_of(datagram.tag.data()),
-             reinterpret_cast<const unsigned char*>(&datagram.header), kHeaderBytes,
-             bytes_of(sealing.nonce.data()), bytes_of(sealing.key.data())) == 0;
+  const std::span payload(const_cast<std::byte*>(datagram.payload.data()), datagram.payload.size());
+  return aead_decrypt(
+      {sealing.key, sealing.nonce, std::as_bytes(std::span(&datagram.header, 1)), payload},
+      datagram.tag.first<kTagBytes>());
 }
 
 uint64_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
