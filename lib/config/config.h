@@ -50,16 +50,17 @@ struct DataPlane {
 };
 
 struct Device {
-  std::string kind = "auto";       // auto | host | cuda
-  uint32_t ordinal = 0;            // cuda: the GPU, as the CUDA runtime counts them
-  std::string dtype = "auto";      // auto, or a name of kComputeTypes
-  std::string attention = "itif";  // attention kernels: itif | cudnn
-  std::string slices = "auto";     // cuda: auto | green-contexts | priorities | none
-  uint32_t threads = 0;            // host: threads per batch; 0: one per core
-  std::vector<unsigned> cpus;      // CPUs of executors and their threads; empty: any
-  uint64_t memory_bytes = 0;       // limit for weights and workspaces; 0: the machine's memory
-  std::string shares = "equal";    // of groups whose share control has not set: equal | tuned
+  std::string kind = "auto";            // auto | host | cuda
+  uint32_t ordinal = 0;                 // cuda: the GPU, as the CUDA runtime counts them
+  std::string dtype = "auto";           // auto, or a name of kComputeTypes
+  std::string attention = "itif";       // attention kernels: itif | cudnn
+  std::string slices = "auto";          // cuda: auto | green-contexts | priorities | none
+  uint32_t threads = 0;                 // host: threads per batch; 0: one per core
+  std::vector<unsigned> cpus;           // CPUs of executors and their threads; empty: any
+  uint64_t memory_bytes = 0;            // limit for weights and workspaces; 0: the machine's memory
+  std::string shares = "equal";         // of groups whose share control has not set: equal | tuned
   std::string unmet_demands = "equal";  // tuned: parts of what is left: proportional | equal
+  uint64_t hold_down_ns = 2'000'000'000;  // tuned: a share that has changed stays as long
 };
 
 struct Batching {

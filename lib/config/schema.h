@@ -91,6 +91,7 @@ void visit_device(V& v, Device& device) {
   v.size("memory", device.memory_bytes, 0, 1024 * kGiB);
   v.choice("shares", device.shares, {"equal", "tuned"});
   v.choice("unmet_demands", device.unmet_demands, {"proportional", "equal"});
+  v.duration("hold_down", device.hold_down_ns, 0, 3600 * kSecond);
 }
 
 template <class V, class Batching>

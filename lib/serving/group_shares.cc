@@ -13,9 +13,6 @@
 namespace itif::serving {
 namespace {
 
-// A switch of shares takes effect between two operators and costs no time, so a short hold-down is
-// enough: it only keeps the noise of arrivals from moving the shares.
-constexpr uint64_t kHoldDownNs = 2'000'000'000;
 constexpr uint64_t kTuningNs = 500'000'000;  // between two decisions
 constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
 constexpr double kWholeDevice = 0;  // a stream without a share, if processors are divided
@@ -32,7 +29,8 @@ bool can_lend(const execution::GroupStage& stage) {
 GroupShares::GroupShares(const Clock& clock, const Options& options)
     : clock_(clock),
       tunes_(options.tunes),
-      tuner_({.control = {.unmet_demands = options.unmet_demands, .hold_down_ns = kHoldDownNs},
+      tuner_({.control = {.unmet_demands = options.unmet_demands,
+                          .hold_down_ns = options.hold_down_ns},
               .period_ns = kTuningNs,
               .gives_shares = false}) {
   thread_ = std::thread([this] {

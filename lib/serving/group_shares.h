@@ -30,6 +30,7 @@ class GroupShares {
     bool tunes = false;  // parts follow the loads; else the weights alone
     // For tuned groups.
     slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
+    uint64_t hold_down_ns = 2'000'000'000;  // a share that has changed stays as long
   };
   // `clock` outlives the object.
   GroupShares(const Clock& clock, const Options& options);

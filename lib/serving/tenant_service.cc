@@ -46,7 +46,8 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
       shares_(clock, {.tunes = config.device.shares == "tuned",
                       .unmet_demands = config.device.unmet_demands == "equal"
                                            ? slice::UnmetDemands::kEqual
-                                           : slice::UnmetDemands::kProportional}),
+                                           : slice::UnmetDemands::kProportional,
+                      .hold_down_ns = config.device.hold_down_ns}),
       loaders_(std::min<size_t>(kMostLoaders, device::num_process_cpus()), executor_cpus,
                [this](bool busy) { yield_to_loads(busy); }) {
   const config::Batching& batching = config.batching;

@@ -152,7 +152,7 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                    reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
                    max_sessions = 99; max_unproven_replies = 98; answer_bad_tags = true; };
     device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn";
-               slices = "priorities"; threads = 3; unmet_demands = "equal";
+               slices = "priorities"; threads = 3; unmet_demands = "proportional"; hold_down = "7s";
                cpus = [0, 3, 4]; memory = "3GiB"; };
     batching = { max_tokens = 64; max_requests = 8; max_tenants = 4; queue_requests = 9; };
     control = { endpoint = "ipc:///a"; events_endpoint = "ipc:///b";
@@ -197,7 +197,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(config->device.dtype, "bf16");
   EXPECT_EQ(config->device.attention, "cudnn");
   EXPECT_EQ(config->device.slices, "priorities");
-  EXPECT_EQ(config->device.unmet_demands, "equal");
+  EXPECT_EQ(config->device.unmet_demands, "proportional");
+  EXPECT_EQ(config->device.hold_down_ns, 7'000'000'000u);
   EXPECT_EQ(config->device.threads, 3u);
   EXPECT_EQ(config->device.cpus, (std::vector<unsigned>{0, 3, 4}));
   EXPECT_EQ(config->batching.max_tokens, 64u);
