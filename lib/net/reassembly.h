@@ -107,8 +107,8 @@ struct Admission {
   uint32_t slot = 0;
   uint16_t group = 0;
   uint16_t worker = 0;
-  std::atomic<uint32_t>* in_flight = nullptr;  // copied to the request; counted by the pipeline
-  uint64_t deadline_ns = 0;                    // 0: none
+  tenant::InFlight* in_flight = nullptr;  // copied to the request; counted by the pipeline
+  uint64_t deadline_ns = 0;               // 0: none
 };
 
 class Reassembler {

@@ -71,10 +71,10 @@ Result<LocalRequests::Answer> LocalRequests::ask(GroupInbox& inbox,
   request.slot = model.slot;
   request.group = model.group;
   request.worker = worker_;
-  request.in_flight = &model.lease->in_flight;
+  request.in_flight = &model.lease->row(worker_);
   request.arrival_ns = request.complete_ns = clock_.now_ns();
   lent.lease = model.lease;
-  lent.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
+  request.in_flight->add();
   inbox.push(&request);
   for (;;) {
     collect();
@@ -98,7 +98,7 @@ void LocalRequests::collect() noexcept {
     if (!item.has_ended()) continue;  // only its packets, which go with it
     Lent& lent = reinterpret_cast<Lent&>(item.request());
     lent.has_ended = true;
-    lent.lease->in_flight.fetch_sub(1, std::memory_order_release);
+    lent.request.in_flight->remove();
   }
   // The newest is the caller's, who frees it.
   for (auto at = lent_.begin(); at != lent_.end() && std::next(at) != lent_.end();)

@@ -169,7 +169,7 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   admission.slot = model.slot;
   admission.group = model.group;
   admission.worker = options_.id;
-  admission.in_flight = &model.lease->in_flight;
+  admission.in_flight = &model.lease->row(options_.id);
   admission.deadline_ns = header.budget_us == 0 ? 0 : now_ns_ + uint64_t{header.budget_us} * 1000;
   const net::Reassembler::Added added = reassembler_.start(arrival, admission);
   if (added.context == nullptr && added.outcome.reason == DropReason::kTooManyPieces)
@@ -185,7 +185,7 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   context.request.settings = tenant;
   context.model_version = model.version;
   context.version_counts = model.lease->counts.get();
-  model.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
+  admission.in_flight->add();
   if (added.whole) dispatch(context);
   return added.outcome;
 }

@@ -243,7 +243,7 @@ void Worker::account_end(net::Context& context) noexcept {
     version->add_answer(options_.id, answer_ns_ - request.arrival_ns);
   else if (version != nullptr)
     version->add_error(options_.id);
-  request.in_flight->fetch_sub(1, std::memory_order_release);
+  request.in_flight->remove();
   if (request.status != StatusCode::kOk) {
     if (shared_.tracer.wants(request.tenant_id)) {
       request::Times times = request::times_of(request);

@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "base/byte_piece.h"
+#include "tenant/lease.h"
 #include "tenant/settings.h"
 #include "wire/header.h"
 
@@ -60,7 +61,7 @@ struct Request {
   uint32_t slot = 0;          // of the tenant's weights in its group's slabs
   uint16_t group = 0;
   tenant::Settings settings;
-  std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker decrements it
+  tenant::InFlight* in_flight = nullptr;  // keeps the slot alive; the worker ends it
 
   // Times by the pipeline's Clock. 0: not reached, or not stamped; verified_ns, free_ns, planned_ns
   // and launched_ns are stamped with telemetry.stages only. deadline_ns 0: none.

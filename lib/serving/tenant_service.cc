@@ -294,8 +294,7 @@ uint64_t TenantService::in_flight() const {
   const std::lock_guard lock(mutex_);
   uint64_t sum = 0;
   for (const Serving& serving : tenants_) sum += serving.in_flight();
-  for (const Leaving& leaving : leaving_)
-    sum += leaving.model.served.lease->in_flight.load(std::memory_order_acquire);
+  for (const Leaving& leaving : leaving_) sum += leaving.model.served.lease->num_in_flight();
   return sum;
 }
 

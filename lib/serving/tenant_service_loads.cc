@@ -292,7 +292,8 @@ Result<TenantService::Model> TenantService::describe(uint16_t number, uint32_t s
   loaded.served.slot = slot;
   loaded.served.max_tokens = model.max_tokens;
   set_payloads(model, loaded.served.payload_kinds, loaded.served.max_payload_bytes);
-  loaded.served.lease = std::make_shared<tenant::Lease>();
+  const size_t num_rows = pipeline_.workers().size() + 1;  // and that of the samples' requests
+  loaded.served.lease = std::make_shared<tenant::Lease>(num_rows);
   loaded.served.lease->counts = counts_of(record.id, version.number);
   loaded.info = {
       .group = stages_[number]->name(),

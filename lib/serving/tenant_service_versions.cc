@@ -48,14 +48,12 @@ bool TenantService::Serving::serves(uint32_t version) const {
 
 uint32_t TenantService::Serving::in_flight() const {
   uint32_t sum = 0;
-  for (const Model& model : models)
-    sum += model.served.lease->in_flight.load(std::memory_order_acquire);
+  for (const Model& model : models) sum += model.served.lease->num_in_flight();
   return sum;
 }
 
 bool TenantService::Leaving::is_unused(const tenant::SnapshotCell& cell) const {
-  return cell.readers_passed(generation) &&
-         model.served.lease->in_flight.load(std::memory_order_acquire) == 0;
+  return cell.readers_passed(generation) && model.served.lease->num_in_flight() == 0;
 }
 
 std::shared_ptr<telemetry::VersionCounts> TenantService::counts_of(uint32_t id, uint32_t version) {
@@ -203,8 +201,7 @@ Result<tenant::Removal> TenantService::remove(uint32_t id, uint64_t timeout_ns) 
   leave(std::move(models), index, timeout_ns);
 
   tenant::Removal removal;
-  for (const auto& lease : leases)
-    removal.in_flight += lease->in_flight.load(std::memory_order_acquire);
+  for (const auto& lease : leases) removal.in_flight += lease->num_in_flight();
   pipeline::TenantFigures now = pipeline::tenant_figures(pipeline_.workers(), index);
   now -= last;
   removal.answered = now.responses;
@@ -334,7 +331,7 @@ std::vector<tenant::VersionFigures> TenantService::version_figures(uint32_t id) 
     figures.p99_ns = LatencyBuckets::percentile(sum.latency, 99);
     if (const Model* model = serving->find(version)) {
       figures.is_loaded = true;
-      figures.in_flight = model->served.lease->in_flight.load(std::memory_order_relaxed);
+      figures.in_flight = model->served.lease->num_in_flight();
     }
   }
   if (canary == nullptr || serving->canary_failure.empty()) return all;

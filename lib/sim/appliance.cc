@@ -210,7 +210,7 @@ Status Appliance::add_tenant(const tenant::Record& record, size_t group) {
   Served tenant;
   tenant.record = record;
   tenant.group = group;
-  tenant.lease = std::make_shared<tenant::Lease>();
+  tenant.lease = std::make_shared<tenant::Lease>(1);
   const auto taken = [&](uint32_t index) {
     return std::ranges::find(tenants_, index, &Served::index) != tenants_.end() ||
            std::ranges::find(leaving_, index, &Served::index) != leaving_.end();
@@ -264,8 +264,7 @@ void Appliance::publish() {
 
 void Appliance::release_left() {
   const auto has_left = [this](const Served& tenant) {
-    return shared_->tenants.readers_passed(tenant.generation) &&
-           tenant.lease->in_flight.load(std::memory_order_acquire) == 0;
+    return shared_->tenants.readers_passed(tenant.generation) && tenant.lease->num_in_flight() == 0;
   };
   const size_t before = leaving_.size();
   for (const Served& tenant : leaving_)
@@ -284,7 +283,7 @@ void Appliance::recover() {
   }
   if (!leaving_.empty() || !shared_->tenants.readers_passed(generation_)) return;
   for (const Served& tenant : tenants_)
-    if (tenant.lease->in_flight.load(std::memory_order_acquire) > 0) return;
+    if (tenant.lease->num_in_flight() > 0) return;
   tuner_.reset();
   for (size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].before = totals_of(i);

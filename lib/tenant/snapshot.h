@@ -14,21 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "tenant/lease.h"
 #include "tenant/record.h"
 
-namespace itif::telemetry {
-class VersionCounts;
-}
-
 namespace itif::tenant {
-
-// Keeps a model's slot in its group alive. A worker increments it when it starts to reassemble a
-// request and decrements it when the request ends. Outlives every snapshot that names it.
-struct Lease {
-  std::atomic<uint32_t> in_flight{0};
-  // Counts the requests under the lease, for the model's version; null: they are not counted.
-  std::shared_ptr<telemetry::VersionCounts> counts;
-};
 
 // A loaded version of a tenant's model.
 struct ServedModel {

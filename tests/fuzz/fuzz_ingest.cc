@@ -44,7 +44,7 @@ class Run {
       rotate(tenant);
       tenant.max_payload_bytes = 16384;
       tenant.payload_kinds = i < 4 ? 0x7f : 1u << 1;
-      tenant.lease = leases_[i] = std::make_shared<tenant::Lease>();
+      tenant.lease = leases_[i] = std::make_shared<tenant::Lease>(1);
     }
     stage_.shared.groups.set(0, &stage_.group.inbox());
     publish();
@@ -108,7 +108,7 @@ class Run {
       CHECK(figures.held == 0);
       CHECK(figures.received == figures.forwarded + figures.total_dropped());
     }
-    for (const auto& lease : leases_) CHECK(lease->in_flight.load() == 0);
+    for (const auto& lease : leases_) CHECK(lease->num_in_flight() == 0);
     CHECK(stage_.port.buffers_in_use() == 0);
     stage_.shared.tenants.go_idle(worker_.options().id);
     stage_.shared.tenants.reclaim();

@@ -85,13 +85,13 @@ TEST_F(ExpiryTest, AnExpiredRequestHasOneOutcomeAndIsReleasedByTheGroup) {
   send(one(1, 3000));
   EXPECT_EQ(wait_for_status(), StatusCode::kDeadlineQueue);
   EXPECT_EQ(buffers_in_use(), 1u) << "the group may still read the packet";
-  EXPECT_EQ(lease->in_flight.load(), 1u);
+  EXPECT_EQ(lease->num_in_flight(), 1u);
   EXPECT_EQ(figures().contexts, 1u);
   run();
   EXPECT_TRUE(answers().empty());
   EXPECT_EQ(group->batches, 0u);
   EXPECT_EQ(buffers_in_use(), 0u);
-  EXPECT_EQ(lease->in_flight.load(), 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
   EXPECT_EQ(figures().contexts, 0u);
   EXPECT_EQ(refused(StatusCode::kDeadlineQueue), 1u);
   EXPECT_EQ(tenant().total_statuses(), 1u);
@@ -142,9 +142,9 @@ TEST_F(ExpiryTest, ARemovedTenantsRequestIsRefusedWithItsKey) {
   poll_worker();
   publish({});
   EXPECT_EQ(wait_for_status(), StatusCode::kDeadlineQueue);
-  EXPECT_EQ(lease->in_flight.load(), 1u) << "its slot stays in use";
+  EXPECT_EQ(lease->num_in_flight(), 1u) << "its slot stays in use";
   run();
-  EXPECT_EQ(lease->in_flight.load(), 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
 }
 
 TEST_F(ExpiryTest, ARequestWithoutADeadlineWaits) {
@@ -210,7 +210,7 @@ TEST_F(ExpiryRaceTest, EveryRequestHasOneOutcomeOnTwoThreads) {
     clock.advance_ns(20'000);
     for (const Answer& answer : answers()) ++outcomes[answer.header.request_id];
   }
-  while (lease->in_flight.load() > 0) poll_worker();
+  while (lease->num_in_flight() > 0) poll_worker();
   stage->stop();
   for (const auto& [request, count] : outcomes) EXPECT_EQ(count, 1) << request;
   EXPECT_EQ(tenant().responses + tenant().total_statuses(), kRequests);

@@ -85,10 +85,10 @@ TEST_F(Refusals, ForgetsIncompleteRequestsAndIgnoresNewOnesDuringAHandover) {
   ASSERT_GT(pieces.size(), 1u);
   send(pieces[0]);
   run();
-  EXPECT_EQ(lease->in_flight.load(), 1u);
+  EXPECT_EQ(lease->num_in_flight(), 1u);
   publish({default_tenant()}, tenant::Intake::kIgnore);
   poll_worker();
-  EXPECT_EQ(lease->in_flight.load(), 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
   send(pieces[1]);
   send(one(request(2, 2)));
   wire::Header other_token = request(3, 2);  // of the other process
@@ -258,12 +258,12 @@ TEST_F(Refusals, RemovalDoesNotLoseAcceptedRequests) {
   send(one(request(1, 2)));
   poll_worker();
   publish({});
-  EXPECT_EQ(lease->in_flight.load(), 1u);
+  EXPECT_EQ(lease->num_in_flight(), 1u);
   run();
   const auto got = answers();
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].header.type, Type::kResponse);
-  EXPECT_EQ(lease->in_flight.load(), 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
 }
 
 // Random and mutated datagrams, half requests, floods, time passing. TearDown checks that each

@@ -146,7 +146,7 @@ class Mode {
   FakeDevice device_;
   std::unique_ptr<net::Port> port_;
   Shared shared_;
-  std::shared_ptr<tenant::Lease> lease_ = std::make_shared<tenant::Lease>();
+  std::shared_ptr<tenant::Lease> lease_ = std::make_shared<tenant::Lease>(1);
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<execution::GroupStage> stage_;
   uint64_t sent_ = 0;

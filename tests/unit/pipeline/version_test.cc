@@ -35,7 +35,7 @@ class VersionTest : public WorkerTest {
     return header;
   }
 
-  std::shared_ptr<tenant::Lease> canary_lease = std::make_shared<tenant::Lease>();
+  std::shared_ptr<tenant::Lease> canary_lease = std::make_shared<tenant::Lease>(1);
 };
 
 TEST_F(VersionTest, ResponseSaysTheVersionIfAsked) {
@@ -72,7 +72,7 @@ TEST_F(VersionTest, RequestBelongsToTheVersionOfItsFirstPiece) {
   const auto pieces = datagrams(asking(1, 100), token_payload(50));
   send(pieces[1]);
   run();
-  EXPECT_EQ(lease->in_flight, 1u);
+  EXPECT_EQ(lease->num_in_flight(), 1u);
   tenant::Tenant next = default_tenant();
   next.version = 2;
   next.slot = 1;
@@ -81,7 +81,7 @@ TEST_F(VersionTest, RequestBelongsToTheVersionOfItsFirstPiece) {
   send(pieces[0]);
   run();
   EXPECT_EQ(wire::model_version(answers().at(0).header), 1);
-  EXPECT_EQ(lease->in_flight, 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
   EXPECT_EQ(lease->counts->sum().answered, 1u);
   EXPECT_EQ(canary_lease->counts->sum().answered, 0u);
 }
@@ -124,7 +124,7 @@ TEST_F(VersionTest, StatusesCountAsErrorsOfTheVersion) {
   }
   EXPECT_GT(refused, 40u);
   EXPECT_EQ(canary_lease->counts->sum().errors, refused) << "refused before it was accepted";
-  EXPECT_EQ(canary_lease->in_flight, 0u);
+  EXPECT_EQ(canary_lease->num_in_flight(), 0u);
 
   t.canary->max_payload_bytes = 8192;
   publish({t});
@@ -138,7 +138,7 @@ TEST_F(VersionTest, StatusesCountAsErrorsOfTheVersion) {
   }
   EXPECT_EQ(failed, 10u);
   EXPECT_EQ(canary_lease->counts->sum().errors + lease->counts->sum().errors, refused + failed);
-  EXPECT_EQ(canary_lease->in_flight, 0u);
+  EXPECT_EQ(canary_lease->num_in_flight(), 0u);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ void WorkerTest::TearDown() {
   const TenantFigures t = tenant_figures({&worker, 1}, default_tenant().index);
   EXPECT_EQ(t.held, 0u);
   EXPECT_EQ(t.received, t.forwarded + t.held + t.total_dropped());
-  EXPECT_EQ(lease->in_flight.load(), 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
   stage.reset();
   worker.reset();
   EXPECT_EQ(buffers_in_use(), 0u) << "packet buffers were leaked";

@@ -80,7 +80,7 @@ class WorkerTest : public ::testing::Test {
   std::unique_ptr<Worker> worker;
   std::unique_ptr<execution::GroupStage> stage;
   FakeGroup* group = nullptr;
-  std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>();
+  std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>(1);
 
  private:
   uint64_t generation_ = 0;

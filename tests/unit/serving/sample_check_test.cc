@@ -104,7 +104,7 @@ class SampleCheckTest : public TenantServiceTest {
 TEST_F(SampleCheckTest, ModelIsCheckedBeforeItServes) {
   samples(R"({"ids": [5, 6], "expect": {"values": [5, 6]}})");
   ASSERT_TRUE(admit(record_of(1)));
-  EXPECT_EQ(snapshot().find(1)->lease->in_flight, 0u);
+  EXPECT_EQ(snapshot().find(1)->lease->num_in_flight(), 0u);
   samples(R"({"ids": [5, 6], "expect": {"values": [5, 7]}})");
   const Status refused = admit(record_of(2));
   ASSERT_FALSE(refused);

@@ -149,7 +149,7 @@ TEST_F(TenantServiceTest, RemovedTenantKeepsItsSlotWhileInUse) {
   auto& cell = pipeline->shared().tenants;
   const tenant::Snapshot& held = cell.acquire(kReader);
   const tenant::Tenant* t = held.find(1);
-  t->lease->in_flight.fetch_add(1);  // one of its requests is in flight
+  t->lease->row(0).add();  // one of its requests is in flight
   auto removal = std::async(std::launch::async, [&] { return service->remove(1, kLong); });
   while (snapshot().find(1) != nullptr) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -160,7 +160,7 @@ TEST_F(TenantServiceTest, RemovedTenantKeepsItsSlotWhileInUse) {
   cell.acquire(kReader);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a request is in flight";
-  lease.in_flight.fetch_sub(1);
+  lease.row(0).remove();
   EXPECT_TRUE(removal.get());
   EXPECT_EQ(groups[0]->num_tenants(), 1u);
 }
@@ -178,10 +178,11 @@ TEST_F(TenantServiceTest, AReloadSwapsSlotsAndKeepsTheIndex) {
 
 TEST_F(TenantServiceTest, DrainEndsWhenIdleOrTimedOut) {
   ASSERT_TRUE(admit(settings(1)));
-  snapshot().find(1)->lease->in_flight = 2;
+  snapshot().find(1)->lease->row(0).add();
+  snapshot().find(1)->lease->row(0).add();
   EXPECT_EQ(service->drain(1'000'000), 2u);
   EXPECT_EQ(snapshot().intake(), tenant::Intake::kRefuse);
-  snapshot().find(1)->lease->in_flight = 0;
+  while (snapshot().find(1)->lease->num_in_flight() > 0) snapshot().find(1)->lease->row(0).remove();
   EXPECT_EQ(service->drain(60'000'000'000), 0u);
   service->resume_from_drain();
   EXPECT_EQ(snapshot().intake(), tenant::Intake::kAccept);
@@ -211,7 +212,7 @@ TEST_F(TenantServiceTest, CancellingEndsWaitsAndKeepsSlotsInUse) {
   ASSERT_TRUE(admit(settings(1)));
   ASSERT_TRUE(admit(settings(2)));
   auto lease = snapshot().find(1)->lease;
-  lease->in_flight = 1;
+  lease->row(0).add();
   auto removal = std::async(std::launch::async, [&] { return service->remove(1, kLong); });
   while (snapshot().find(1) != nullptr) std::this_thread::yield();
   auto drain = std::async(std::launch::async, [&] { return service->drain(86'400'000'000'000); });
@@ -224,7 +225,7 @@ TEST_F(TenantServiceTest, CancellingEndsWaitsAndKeepsSlotsInUse) {
   EXPECT_EQ(snapshot().intake(), tenant::Intake::kRefuse) << "a shutdown's drain stays";
   auto last = std::async(std::launch::async, [&] { return service->drain(60'000'000'000); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  lease->in_flight = 0;
+  while (lease->num_in_flight() > 0) lease->row(0).remove();
   EXPECT_EQ(last.get(), 0u) << "the shutdown's own drain waits for it";
 }
 

@@ -23,7 +23,7 @@ TEST_F(TenantServiceVersions, UpdateSwapsTheVersionAndKeepsThePreviousOne) {
   ASSERT_TRUE(admit(settings(1)));
   const tenant::Tenant first = *snapshot().find(1);
   EXPECT_EQ(first.version, 1u);
-  first.lease->in_flight = 1;  // a request of the first version
+  first.lease->row(0).add();  // a request of the first version
   ASSERT_TRUE(install(1));
   const tenant::Tenant second = *snapshot().find(1);
   EXPECT_EQ(second.version, 2u);
@@ -32,7 +32,7 @@ TEST_F(TenantServiceVersions, UpdateSwapsTheVersionAndKeepsThePreviousOne) {
   EXPECT_EQ(second.index, first.index);
   EXPECT_EQ(service->in_flight(), 1u) << "the old version still has a request";
   EXPECT_EQ(loaded(1), (Versions{1, 2}));
-  first.lease->in_flight = 0;
+  while (first.lease->num_in_flight() > 0) first.lease->row(0).remove();
   ASSERT_TRUE(install(1));
   EXPECT_EQ(loaded(1), (Versions{2, 3})) << "only the previous version keeps its slot";
   EXPECT_EQ(groups[0]->num_tenants(), 2u);
@@ -203,7 +203,9 @@ TEST_F(TenantServiceVersions, FiguresAreKeptByVersion) {
   for (int i = 0; i < 9; ++i) t->lease->counts->add_answer(0, 2'000'000);
   t->lease->counts->add_error(0);
   t->canary->lease->counts->add_answer(0, 8'000'000);
-  t->canary->lease->in_flight = 3;
+  t->canary->lease->row(0).add();
+  t->canary->lease->row(0).add();
+  t->canary->lease->row(0).add();
   const auto all = service->version_figures(1);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].number, 1u);
@@ -213,7 +215,7 @@ TEST_F(TenantServiceVersions, FiguresAreKeptByVersion) {
   EXPECT_EQ(all[1].answered, 1u);
   EXPECT_EQ(all[1].in_flight, 3u);
   EXPECT_NEAR(static_cast<double>(all[1].p50_ns), 8e6, 2e6);
-  t->canary->lease->in_flight = 0;
+  while (t->canary->lease->num_in_flight() > 0) t->canary->lease->row(0).remove();
 }
 
 TEST_F(TenantServiceVersions, RemovalIsBoundedAndFreesTheSlotLater) {
@@ -222,7 +224,8 @@ TEST_F(TenantServiceVersions, RemovalIsBoundedAndFreesTheSlotLater) {
   ASSERT_TRUE(install_canary(1, 50));
   const auto lease = snapshot().find(1)->lease;
   const uint32_t index = snapshot().find(1)->index;
-  lease->in_flight = 2;
+  lease->row(0).add();
+  lease->row(0).add();
   const auto removal = service->remove(1, 5'000'000);
   ASSERT_TRUE(removal);
   EXPECT_EQ(removal->in_flight, 2u);
@@ -232,7 +235,7 @@ TEST_F(TenantServiceVersions, RemovalIsBoundedAndFreesTheSlotLater) {
   EXPECT_EQ(groups[0]->num_tenants(), 2u) << "the canary's slot is free, the other is in use";
   service->free_unused();
   EXPECT_EQ(groups[0]->num_tenants(), 2u);
-  lease->in_flight = 0;
+  while (lease->num_in_flight() > 0) lease->row(0).remove();
   service->free_unused();
   EXPECT_EQ(groups[0]->num_tenants(), 1u);
   EXPECT_NE(snapshot().find(2)->index, index);

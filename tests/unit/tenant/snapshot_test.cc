@@ -67,7 +67,7 @@ TEST(Snapshot, FindsEveryTenantAndNoOther) {
 
 TEST(SnapshotCell, FreesSnapshotsWithoutReaders) {
   SnapshotCell cell;
-  const auto lease = std::make_shared<Lease>();
+  const auto lease = std::make_shared<Lease>(1);
   std::vector<Tenant> tenants(1);
   tenants[0].lease = lease;
   cell.publish(std::make_unique<const Snapshot>(std::move(tenants), 1));

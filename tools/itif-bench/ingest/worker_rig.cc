@@ -22,7 +22,7 @@ std::vector<wire::Key> make_keys(uint32_t num_tenants) {
 WorkerRig::WorkerRig(const RigOptions& options, const Clock& clock)
     : options_(options),
       keys_(make_keys(options.num_tenants)),
-      lease_(std::make_shared<tenant::Lease>()),
+      lease_(std::make_shared<tenant::Lease>(1)),
       shared_(clock) {}
 
 Result<std::unique_ptr<WorkerRig>> WorkerRig::make(const net::Port& port, rte_mempool* pool,

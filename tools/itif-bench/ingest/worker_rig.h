@@ -37,7 +37,7 @@ class WorkerRig {
   const std::vector<wire::Key>& keys() const noexcept { return keys_; }
   // Returns the address token of a client.
   uint64_t token(const net::Endpoint& client, uint32_t session) const noexcept;
-  uint32_t in_flight() const noexcept { return lease_->in_flight.load(); }
+  uint32_t in_flight() const noexcept { return lease_->num_in_flight(); }
 
  private:
   WorkerRig(const RigOptions& options, const Clock& clock);
