@@ -33,4 +33,18 @@ inline uint64_t hash_key(const MessageKey& key, uint64_t seed) noexcept {
   return fold(first ^ 0xa0761d6478bd642full, seed ^ 0xe7037ed1a0b428dbull);
 }
 
+// A key with its hash, which a worker computes once per datagram for all of its tables.
+struct HashedKey {
+  HashedKey() = default;
+  HashedKey(const MessageKey& of, uint32_t its_hash) noexcept : key(of), hash(its_hash) {}
+
+  MessageKey key;
+  uint32_t hash = 0;
+
+  bool operator==(const HashedKey& other) const noexcept { return key == other.key; }
+};
+inline HashedKey hashed(const MessageKey& key, uint64_t seed) noexcept {
+  return {key, static_cast<uint32_t>(hash_key(key, seed))};
+}
+
 }  // namespace itif::net

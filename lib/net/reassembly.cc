@@ -19,11 +19,20 @@ static_assert(std::is_standard_layout_v<Context>, "Context::of needs it");
 // Flags that may differ between the pieces of one request.
 constexpr uint16_t kVolatileFlags = wire::kFlagRetry;
 
-// Begins to load a context. Inline, because GCC 12 removes calls of functions that only prefetch.
+// Begins to load what start() writes. Inline, because GCC 12 removes calls of functions that only
+// prefetch.
 [[gnu::always_inline]] inline void load_context(const Context& context) noexcept {
   constexpr size_t kCacheLineBytes = 64;
   const auto* at = reinterpret_cast<const std::byte*>(&context);
   for (size_t i = 0; i < sizeof(Context); i += kCacheLineBytes) __builtin_prefetch(at + i, 1);
+}
+
+// Begins to load what add() needs of a context with one piece or more.
+[[gnu::always_inline]] inline void load_for_piece(const Context& context) noexcept {
+  __builtin_prefetch(&context, 1);
+  __builtin_prefetch(&context.num_pieces, 1);
+  __builtin_prefetch(&context.peer, 1);
+  __builtin_prefetch(&context.inline_mbufs, 1);
 }
 
 bool bit_set(const uint64_t* bits, uint32_t i) noexcept {
@@ -57,11 +66,11 @@ bool fits(const Context& context, const Arrival& arrival) noexcept {
 
 }  // namespace
 
-Reassembler::Reassembler(const ReassemblyLimits& limits, uint64_t seed)
+Reassembler::Reassembler(const ReassemblyLimits& limits)
     : limits_(limits),
       contexts_(std::make_unique<Context[]>(limits.max_contexts)),
       first_free_(0),
-      index_(limits.max_contexts, seed),
+      index_(limits.max_contexts),
       arena_(limits.piece_slots),
       timers_(limits.max_contexts, {.shift = kTickShift, .num_ticks = 4096}),
       tenants_(limits.max_tenants) {
@@ -72,12 +81,12 @@ Reassembler::~Reassembler() {
   for_each([this](Context& context) { release(context); });
 }
 
-void Reassembler::prefetch_context(const MessageKey& key) const noexcept {
+void Reassembler::prefetch_context(const HashedKey& key) const noexcept {
   const uint32_t slot = index_.find(key);
-  if (slot != KeyIndex::kAbsent) load_context(contexts_[slot]);
+  if (slot != KeyIndex::kAbsent) load_for_piece(contexts_[slot]);
 }
 
-Context* Reassembler::find(const MessageKey& key) noexcept {
+Context* Reassembler::find(const HashedKey& key) noexcept {
   const uint32_t slot = index_.find(key);
   return slot == KeyIndex::kAbsent ? nullptr : &contexts_[slot];
 }
@@ -102,7 +111,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   const wire::Header& header = *arrival.header;
   const auto refuse = [](DropReason reason) { return Added{Outcome::dropped(reason)}; };
   CHECK(admission.tenant_index < tenants_.size());
-  DCHECK(find(message_key(header)) == nullptr);
+  DCHECK(arrival.key.key == message_key(header) && find(arrival.key) == nullptr);
   if (header.fragment_bytes == 0 || header.total_bytes > wire::kMaxTotalBytes)
     return refuse(DropReason::kWireBadGeometry);
   if (first_free_ == limits_.max_contexts) return refuse(DropReason::kContextsFull);
@@ -149,7 +158,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   request.in_flight = admission.in_flight;
   request.arrival_ns = arrival.now_ns;
   request.deadline_ns = admission.deadline_ns;
-  context.key = message_key(header);
+  context.key = arrival.key;
   context.state = ContextState::kAssembling;
   context.auth = header.auth;
   context.key_epoch = header.key_epoch;

@@ -55,36 +55,40 @@ struct ReassemblyLimits {
 
 enum class ContextState : uint8_t { kFree, kAssembling, kExecuting };
 
-struct Context {
+struct alignas(64) Context {
   static constexpr uint32_t kInlinePieces = 4;
 
   request::Request request;  // must be the first member: see of()
-  MessageKey key;
+
+  // A further piece reads and writes these two cache lines, the first of the request, and its place
+  // in the table of pieces. The others stay where they are.
+  alignas(64) uint32_t num_pieces = 0;
+  uint32_t num_arrived = 0;
+  uint32_t budget_us = 0;
+  uint16_t fragment_bytes = 0;
+  uint16_t key_epoch = 0;               // of the first piece; replies use the same
+  wire::Auth auth = wire::Auth::kNone;  // of the first piece; replies use the same
+  ContextState state = ContextState::kFree;
+  uint64_t held_bytes = 0;  // of packet buffers
+  uint64_t last_piece_ns = 0;
+  uint64_t inline_arrived = 0;               // private to Reassembler
+  uint32_t arena_first = PieceArena::kNone;  // private to Reassembler
   // The sender of the newest piece that was not a duplicate: follows a client whose address changes
   // mid-request, but not a replayed datagram.
-  Endpoint peer;
-  ContextState state = ContextState::kFree;
-  wire::Auth auth = wire::Auth::kNone;  // of the first piece; replies use the same
-  uint16_t key_epoch = 0;               // of the first piece; replies use the same
+  alignas(64) Endpoint peer;
+
   wire::Key key_bytes{};  // set by the pipeline; signs replies even after the tenant is removed
   uint32_t model_version = 0;  // set by the pipeline; of the model that answers
   telemetry::VersionCounts* version_counts = nullptr;  // set by the pipeline; null: not counted
-  uint16_t fragment_bytes = 0;
-  uint32_t budget_us = 0;
-  uint32_t num_pieces = 0;
-  uint32_t num_arrived = 0;
-  uint64_t held_bytes = 0;  // of packet buffers
-  uint64_t last_piece_ns = 0;
+  HashedKey key;
 
   // Private to Reassembler.
   uint64_t next_stall_ns = 0;
   uint64_t stalled_ns = 0;  // the last kStalled; 0: none yet
   uint64_t stall_gap_ns = 0;
-  uint32_t arena_first = PieceArena::kNone;
   uint32_t next_free = 0;
-  uint64_t inline_arrived = 0;
-  request::Piece inline_pieces[kInlinePieces];
   rte_mbuf* inline_mbufs[kInlinePieces];
+  request::Piece inline_pieces[kInlinePieces];
 
   // REQUIRES: `request` came from a Context.
   static Context& of(request::Request& request) noexcept {
@@ -94,6 +98,7 @@ struct Context {
 
 // One verified piece of a request.
 struct Arrival {
+  HashedKey key;  // of the header
   const wire::Header* header = nullptr;
   std::span<const std::byte> payload;  // inside mbuf
   rte_mbuf* mbuf = nullptr;
@@ -113,21 +118,20 @@ struct Admission {
 
 class Reassembler {
  public:
-  // `seed`: secret, for the index's hash.
-  Reassembler(const ReassemblyLimits& limits, uint64_t seed);
+  explicit Reassembler(const ReassemblyLimits& limits);
   Reassembler(const Reassembler&) = delete;
   Reassembler& operator=(const Reassembler&) = delete;
   ~Reassembler();  // frees what is still held
 
   // Begins to load the memory that find() will read.
-  [[gnu::always_inline]] void prefetch(const MessageKey& key) const noexcept {
+  [[gnu::always_inline]] void prefetch(const HashedKey& key) const noexcept {
     index_.prefetch(key);
   }
   // Begins to load the memory of the request, if there is one, that add() will use. Call it some
   // time after prefetch().
-  void prefetch_context(const MessageKey& key) const noexcept;
+  void prefetch_context(const HashedKey& key) const noexcept;
   // Returns nullptr if there is no such request.
-  Context* find(const MessageKey& key) noexcept;
+  Context* find(const HashedKey& key) noexcept;
 
   struct Added {
     Outcome outcome;

@@ -15,16 +15,16 @@ namespace itif::net {
 
 class RefusedKeys {
  public:
-  // `seed`: secret, for the hash. `memory_ns`: how long a refusal is remembered.
-  RefusedKeys(uint64_t seed, uint64_t memory_ns) : seed_(seed), memory_ns_(memory_ns) {}
+  // `memory_ns`: how long a refusal is remembered.
+  explicit RefusedKeys(uint64_t memory_ns) : memory_ns_(memory_ns) {}
 
-  void add(const MessageKey& key, uint64_t now_ns) noexcept { entry(key) = {key, now_ns}; }
-  bool contains(const MessageKey& key, uint64_t now_ns) noexcept {
+  void add(const HashedKey& key, uint64_t now_ns) noexcept { entry(key) = {key, now_ns}; }
+  bool contains(const HashedKey& key, uint64_t now_ns) noexcept {
     const Entry& found = entry(key);
     return found.key == key && found.refused_ns != 0 && now_ns - found.refused_ns < memory_ns_;
   }
   // Forgets a refusal after the request has been accepted.
-  void erase(const MessageKey& key) noexcept {
+  void erase(const HashedKey& key) noexcept {
     Entry& found = entry(key);
     if (found.key == key) found.refused_ns = 0;
   }
@@ -32,12 +32,11 @@ class RefusedKeys {
  private:
   static constexpr size_t kEntries = 4096;
   struct Entry {
-    MessageKey key;
+    HashedKey key;
     uint64_t refused_ns = 0;
   };
-  Entry& entry(const MessageKey& key) noexcept { return entries_[hash_key(key, seed_) % kEntries]; }
+  Entry& entry(const HashedKey& key) noexcept { return entries_[key.hash % kEntries]; }
 
-  uint64_t seed_;
   uint64_t memory_ns_;
   std::array<Entry, kEntries> entries_{};
 };

@@ -10,10 +10,10 @@ constexpr uint32_t kNil = UINT32_MAX;
 }
 
 // Free entries are chained through `newer`.
-ResponseCache::ResponseCache(const ResponseCacheLimits& limits, uint64_t seed)
+ResponseCache::ResponseCache(const ResponseCacheLimits& limits)
     : limits_(limits),
       entries_(std::make_unique<CachedResponse[]>(limits.max_entries)),
-      index_(limits.max_entries, seed),
+      index_(limits.max_entries),
       first_free_(limits.max_entries == 0 ? kNil : 0),
       oldest_(kNil),
       newest_(kNil),
@@ -42,6 +42,20 @@ void ResponseCache::make_room() noexcept {
   if (victim == kNil || !above_equal_share(entries_[victim].tenant_index)) victim = oldest_;
   forget(entries_[victim]);
   ++evictions_;
+}
+
+// Begins to load what forget() needs of the entries that leave next: a full cache forgets one per
+// answer, and its memory is larger than a core's cache.
+inline void ResponseCache::load_oldest() const noexcept {
+  if (oldest_ == kNil) return;
+  const uint32_t second = entries_[oldest_].newer;
+  if (second == kNil) return;
+  index_.prefetch(entries_[second].key);
+  __builtin_prefetch(entries_[second].result.data, 1);
+  const uint32_t third = entries_[second].newer;
+  if (third == kNil) return;
+  const auto* at = reinterpret_cast<const std::byte*>(&entries_[third]);
+  for (size_t i = 0; i < sizeof(CachedResponse); i += 64) __builtin_prefetch(at + i, 1);
 }
 
 CachedResponse* ResponseCache::put(const Put& put) noexcept {
@@ -83,10 +97,11 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
     (newest_ == kNil ? oldest_ : entries_[newest_].newer) = slot;
     newest_ = slot;
   }
+  load_oldest();
   return &entry;
 }
 
-CachedResponse* ResponseCache::find(const MessageKey& key, uint64_t now_ns) noexcept {
+CachedResponse* ResponseCache::find(const HashedKey& key, uint64_t now_ns) noexcept {
   const uint32_t slot = index_.find(key);
   if (slot == KeyIndex::kAbsent) return nullptr;
   CachedResponse& entry = entries_[slot];
@@ -98,7 +113,7 @@ void ResponseCache::unpin(CachedResponse& entry) noexcept {
   if (--entry.pins == 0 && !entry.indexed) free_entry(entry);
 }
 
-bool ResponseCache::erase(const MessageKey& key) noexcept {
+bool ResponseCache::erase(const HashedKey& key) noexcept {
   const uint32_t slot = index_.find(key);
   if (slot == KeyIndex::kAbsent) return false;
   forget(entries_[slot]);

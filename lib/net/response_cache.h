@@ -28,7 +28,7 @@ struct ResponseCacheLimits {
 };
 
 struct CachedResponse {
-  MessageKey key;
+  HashedKey key;
   // The header fields shared by the message's datagrams: type (kResponse or kStatus), kinds,
   // status, total_bytes, fragment_bytes, aux. Auth and key epoch are set from the datagram being
   // answered.
@@ -60,7 +60,7 @@ struct CachedResponse {
 
 class ResponseCache {
  public:
-  ResponseCache(const ResponseCacheLimits& limits, uint64_t seed);
+  explicit ResponseCache(const ResponseCacheLimits& limits);
   ResponseCache(const ResponseCache&) = delete;
   ResponseCache& operator=(const ResponseCache&) = delete;
   ~ResponseCache();
@@ -71,7 +71,7 @@ class ResponseCache {
   // Returns nullptr if every entry is pinned, or if results that are only being transmitted take as
   // much as the cache.
   struct Put {
-    MessageKey key;
+    HashedKey key;
     wire::Header header;
     request::ResultBuffer result;
     uint32_t tenant_index = 0;
@@ -82,15 +82,15 @@ class ResponseCache {
   CachedResponse* put(const Put& put) noexcept;
 
   // Begins to load the memory that find() will read.
-  [[gnu::always_inline]] void prefetch(const MessageKey& key) const noexcept {
+  [[gnu::always_inline]] void prefetch(const HashedKey& key) const noexcept {
     index_.prefetch(key);
   }
   // Returns nullptr if there is no entry or it has outlived the TTL.
-  CachedResponse* find(const MessageKey& key, uint64_t now_ns) noexcept;
+  CachedResponse* find(const HashedKey& key, uint64_t now_ns) noexcept;
   void pin(CachedResponse& entry) noexcept { ++entry.pins; }
   void unpin(CachedResponse& entry) noexcept;
   // Removes the entry (on an ack). Returns false if there was none.
-  bool erase(const MessageKey& key) noexcept;
+  bool erase(const HashedKey& key) noexcept;
   // Removes entries that have outlived the TTL, oldest first, at most `most`; returns their number.
   size_t expire(uint64_t now_ns, size_t most) noexcept;
 
@@ -104,6 +104,8 @@ class ResponseCache {
     uint32_t entries = 0;
   };
   void make_room() noexcept;
+  // Inline, because GCC 12 removes calls of functions that only prefetch.
+  [[gnu::always_inline]] inline void load_oldest() const noexcept;
   bool above_equal_share(uint32_t tenant_index) const noexcept;
   // Removes the entry from index and list, and frees it unless it is pinned.
   void forget(CachedResponse& entry) noexcept;

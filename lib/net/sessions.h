@@ -83,24 +83,24 @@ class SessionTable {
   SessionTable(const SessionTable&) = delete;
   SessionTable& operator=(const SessionTable&) = delete;
 
+  // Returns the place of a key in the index, which the functions below take.
+  HashedKey place_of(const SessionKey& key) const noexcept;
   // Begins to load the memory that find() will read.
-  [[gnu::always_inline]] void prefetch(const SessionKey& key) const noexcept {
-    index_.prefetch(index_key(key));
+  [[gnu::always_inline]] void prefetch(const HashedKey& place) const noexcept {
+    index_.prefetch(place);
   }
   // Returns nullptr if there is no such session.
-  Session* find(const SessionKey& key) noexcept;
+  Session* find(const SessionKey& key, const HashedKey& place) noexcept;
   // Creates a session. Returns nullptr if the table, or the tenant's share of it, is full.
   // REQUIRES: find() returned nullptr, tenant_index < max_tenants.
-  Session* create(const SessionKey& key, uint32_t tenant_index, uint64_t first_sequence,
-                  uint64_t now_ns) noexcept;
+  Session* create(const SessionKey& key, const HashedKey& place, uint32_t tenant_index,
+                  uint64_t first_sequence, uint64_t now_ns) noexcept;
   // Looks at the next `count` places and frees idle sessions there.
   void expire(uint64_t now_ns, uint32_t count) noexcept;
 
   uint32_t size() const noexcept { return index_.size(); }
 
  private:
-  MessageKey index_key(const SessionKey& key) const noexcept;
-
   SessionLimits limits_;
   uint64_t seed_;
   std::unique_ptr<Session[]> sessions_;

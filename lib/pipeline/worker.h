@@ -117,6 +117,8 @@ class Worker {
   struct Received {
     net::Frame frame;
     wire::Datagram datagram;                               // frame.kind = kUdp only
+    net::HashedKey key;                                    // of the datagram
+    net::HashedKey session;                                // its place in the table of sessions
     net::DropReason refusal = net::DropReason::kNone;      // of the frame
     wire::ParseError malformed = wire::ParseError::kNone;  // the datagram
     // The verdict on the tag, if it could be checked together with the burst's others.
@@ -132,6 +134,8 @@ class Worker {
     rte_mbuf* mbuf;
     const net::Frame& frame;
     const wire::Datagram& datagram;
+    const net::HashedKey& key;
+    const net::HashedKey& session;
     Received::Tag tag;
   };
 

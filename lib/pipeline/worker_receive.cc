@@ -23,8 +23,7 @@ void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
   }
   for (size_t i = 0; i < mbufs.size(); ++i) parse(*mbufs[i], received_[i]);
   for (const Received& received : std::span(received_).first(mbufs.size()))
-    if (is_datagram(received))
-      reassembler_.prefetch_context(net::message_key(received.datagram.header));
+    if (is_datagram(received)) reassembler_.prefetch_context(received.key);
   check_tags(std::span(received_).first(mbufs.size()));
   for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
 }
@@ -66,10 +65,12 @@ void Worker::parse(rte_mbuf& mbuf, Received& received) noexcept {
   received.malformed = wire::parse(net::udp_payload(mbuf, received.frame), received.datagram);
   if (received.malformed != wire::ParseError::kNone) return;
   const wire::Header& header = received.datagram.header;
-  sessions_.prefetch(net::session_key(header.tenant_id, header.session, received.frame.peer));
-  const net::MessageKey key = net::message_key(header);
-  reassembler_.prefetch(key);
-  cache_.prefetch(key);
+  received.key = net::hashed(net::message_key(header), options_.seed);
+  received.session =
+      sessions_.place_of(net::session_key(header.tenant_id, header.session, received.frame.peer));
+  sessions_.prefetch(received.session);
+  reassembler_.prefetch(received.key);
+  cache_.prefetch(received.key);
 }
 
 void Worker::handle(rte_mbuf* mbuf, const Received& received) noexcept {
@@ -110,7 +111,8 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
   if (received.malformed != wire::ParseError::kNone) {
     outcome = Outcome::dropped(net::drop_reason(received.malformed));
   } else if (received.refusal == DropReason::kNone) {
-    const Arrived arrived{mbuf, frame, received.datagram, received.tag};
+    const Arrived arrived{mbuf,        frame, received.datagram, received.key, received.session,
+                          received.tag};
     switch (received.datagram.header.type) {
       case wire::Type::kRequest: outcome = on_request(arrived); break;
       case wire::Type::kResend: outcome = on_resend(arrived); break;
@@ -169,8 +171,7 @@ uint64_t Worker::token_end_ns(const Arrived& arrived) const noexcept {
 Outcome Worker::on_ack(const Arrived& arrived) noexcept {
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  if (!cache_.erase(net::message_key(arrived.datagram.header)))
-    return Outcome::dropped(DropReason::kNothingToResend);
+  if (!cache_.erase(arrived.key)) return Outcome::dropped(DropReason::kNothingToResend);
   return Outcome::forwarded();
 }
 
@@ -181,7 +182,7 @@ Outcome Worker::on_resend(const Arrived& arrived) noexcept {
     return Outcome::dropped(DropReason::kWireUnexpectedType);
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  net::CachedResponse* entry = cache_.find(net::message_key(header), now_ns_);
+  net::CachedResponse* entry = cache_.find(arrived.key, now_ns_);
   if (entry == nullptr || entry->header.total_bytes != header.total_bytes ||
       entry->header.fragment_bytes != header.fragment_bytes)
     return Outcome::dropped(DropReason::kNothingToResend);

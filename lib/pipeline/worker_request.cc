@@ -35,7 +35,7 @@ Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
   addressee_ = verified.tenant;
   const net::SessionKey key =
       net::session_key(header.tenant_id, header.session, arrived.frame.peer);
-  net::Session* session = sessions_.find(key);
+  net::Session* session = sessions_.find(key, arrived.session);
   if (session != nullptr && !session->window.is_fresh(header.sequence)) {
     verified.refusal = DropReason::kReplayed;
     return verified;
@@ -69,7 +69,7 @@ DropReason Worker::check_address(const Arrived& arrived, const tenant::Tenant& t
   const uint64_t token_until_ns = is_known ? session->token_until_ns : token_end_ns(arrived);
   if (token_until_ns == 0) return DropReason::kTokenRequired;
   if (session == nullptr) {
-    session = sessions_.create(key, tenant.index, header.sequence, now_ns_);
+    session = sessions_.create(key, arrived.session, tenant.index, header.sequence, now_ns_);
     if (session == nullptr) return DropReason::kSessionsFull;
   } else {
     session->window.add(header.sequence);
@@ -108,7 +108,7 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   }
 
   const wire::Header& header = arrived.datagram.header;
-  const net::MessageKey key = net::message_key(header);
+  const net::HashedKey& key = arrived.key;
   if (net::Context* context = reassembler_.find(key)) {
     if (context->state == net::ContextState::kExecuting && header.offset == 0)
       answer_repeat(*context, arrived.frame.peer);
@@ -162,8 +162,8 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
     return refuse(arrived, verified, DropReason::kOverQuota, StatusCode::kOverQuota,
                   kOverQuotaDetail, retry_after_us);
 
-  const net::Arrival arrival{&header, arrived.datagram.payload, arrived.mbuf, &arrived.frame.peer,
-                             now_ns_};
+  const net::Arrival arrival{arrived.key,         &header, arrived.datagram.payload, arrived.mbuf,
+                             &arrived.frame.peer, now_ns_};
   net::Admission admission;
   admission.tenant_index = tenant.index;
   admission.slot = model.slot;
@@ -191,8 +191,8 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
 }
 
 Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcept {
-  const net::Arrival arrival{&arrived.datagram.header, arrived.datagram.payload, arrived.mbuf,
-                             &arrived.frame.peer, now_ns_};
+  const net::Arrival arrival{arrived.key,  &arrived.datagram.header, arrived.datagram.payload,
+                             arrived.mbuf, &arrived.frame.peer,      now_ns_};
   const net::Reassembler::Added added = reassembler_.add(context, arrival);
   if (added.whole) {
     dispatch(context);

@@ -51,9 +51,9 @@ wire::Header Worker::answer_header(const net::Context& context, wire::Type type)
   header.type = type;
   header.auth = context.auth;
   header.key_epoch = context.key_epoch;
-  header.tenant_id = context.key.tenant_id;
-  header.session = context.key.session;
-  header.request_id = context.key.request_id;
+  header.tenant_id = context.key.key.tenant_id;
+  header.session = context.key.key.session;
+  header.request_id = context.key.key.request_id;
   return header;
 }
 

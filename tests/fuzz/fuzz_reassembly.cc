@@ -103,7 +103,7 @@ class Run {
   }
 
  private:
-  static net::MessageKey key(uint64_t id) { return {5, 77, id}; }
+  static net::HashedKey key(uint64_t id) { return net::hashed({5, 77, id}, 99); }
 
   // A first piece, or one that contradicts the others.
   wire::Header any_geometry(uint64_t id) {
@@ -171,7 +171,7 @@ class Run {
       at[skew + i] = static_cast<std::byte>(i * 7 + salt_);
     const std::vector<std::byte> payload(at + skew, at + skew + header.payload_bytes);
     net::Endpoint peer;
-    const net::Arrival arrival{&header, {at + skew, payload.size()}, mbuf, &peer, now_ns_};
+    const net::Arrival arrival{key(id), &header, {at + skew, payload.size()}, mbuf, &peer, now_ns_};
 
     const auto found = models_.find(id);
     net::Reassembler::Added added;
@@ -375,7 +375,7 @@ class Run {
   }
 
   fuzz::Input& input_;
-  net::Reassembler reassembler_{kLimits, 99};
+  net::Reassembler reassembler_{kLimits};
   std::map<uint64_t, Model> models_;
   uint64_t now_ns_ = 1'000'000'000;
   uint8_t salt_ = 0;

@@ -56,7 +56,7 @@ class Run {
   void check_all() {
     CHECK(table_.size() == models_.size());
     for (uint8_t which = 0; which < 16; ++which)
-      CHECK((table_.find(key(which)) != nullptr) == models_.contains(which));
+      CHECK((find(which) != nullptr) == models_.contains(which));
   }
 
  private:
@@ -68,13 +68,16 @@ class Run {
     return net::session_key(which % kTenants, 77 + (which & 1), peer);
   }
 
+  net::Session* find(uint8_t which) { return table_.find(key(which), table_.place_of(key(which))); }
+
   void create(uint8_t which, uint64_t first) {
     if (models_.contains(which)) return;
     const uint32_t tenant = which % kTenants;
     const auto own = static_cast<uint64_t>(
         std::ranges::count_if(models_, [&](const auto& m) { return m.second.tenant == tenant; }));
     const bool has_room = within_share(own, 1, models_.size(), kMaxSessions);
-    net::Session* session = table_.create(key(which), tenant, first, now_ns_);
+    net::Session* session =
+        table_.create(key(which), table_.place_of(key(which)), tenant, first, now_ns_);
     CHECK((session != nullptr) == has_room);
     if (session == nullptr) return;
     CHECK(session->token == 0 && session->token_until_ns == 0 && session->last_ns == now_ns_);
@@ -87,7 +90,7 @@ class Run {
   }
 
   void see(uint8_t which, uint64_t number) {
-    net::Session* session = table_.find(key(which));
+    net::Session* session = find(which);
     const auto found = models_.find(which);
     CHECK((session != nullptr) == (found != models_.end()));
     if (session == nullptr) return;
@@ -106,7 +109,7 @@ class Run {
     // The table may look at any sessions, and frees only idle ones. kMaxSessions places are all.
     std::erase_if(models_, [&](const auto& entry) {
       const bool is_idle = now_ns_ - entry.second.last_ns > kIdleNs;
-      const bool is_gone = table_.find(key(entry.first)) == nullptr;
+      const bool is_gone = find(entry.first) == nullptr;
       CHECK(is_idle || !is_gone);
       CHECK(is_gone || !is_idle || count < kMaxSessions);
       return is_gone;

@@ -98,7 +98,7 @@ TEST_F(PortTest, FullQueueKeepsFramesAndDeadQueueDropsThem) {
 TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
-  ResponseCache cache({}, 1);
+  ResponseCache cache({});
   TxBuffer buffer(*port, 0);
   std::vector<uint64_t> order;
   {
@@ -112,7 +112,7 @@ TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
       TransmitQueue::Job job;
       const request::ResultBuffer result{static_cast<std::byte*>(calloc(bytes, 1)), bytes};
       const auto tenant = static_cast<uint32_t>(id);
-      job.entry = cache.put({{0, 0, id}, header, result, tenant, false, 1});
+      job.entry = cache.put({hashed({0, 0, id}, 1), header, result, tenant, false, 1});
       job.header = header;
       job.cursor = Cursor::whole(header);
       return job;
@@ -156,7 +156,7 @@ TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
 TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
-  ResponseCache cache({}, 1);
+  ResponseCache cache({});
   TxBuffer buffer(*port, 0);
   TransmitQueue queue(64, 2, cache);
   const auto push = [&](uint32_t tenant, uint64_t id) {
@@ -169,7 +169,7 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
     header.fragment_bytes = 64;
     TransmitQueue::Job job;
     const request::ResultBuffer result{static_cast<std::byte*>(calloc(kBytes, 1)), kBytes};
-    job.entry = cache.put({{tenant, 0, id}, header, result, tenant, false, 1});
+    job.entry = cache.put({hashed({tenant, 0, id}, 1), header, result, tenant, false, 1});
     job.header = header;
     job.cursor = Cursor::whole(header);
     return queue.push(job);
@@ -200,7 +200,7 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
 TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
-  ResponseCache cache({}, 1);
+  ResponseCache cache({});
   TxBuffer buffer(*port, 0);
   TransmitQueue queue(8, 8, cache);
   const auto push = [&](uint64_t id, uint32_t pieces, uint64_t arrival_ns) {
@@ -214,7 +214,7 @@ TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
     TransmitQueue::Job job;
     const request::ResultBuffer result{static_cast<std::byte*>(calloc(64 * pieces, 1)),
                                        64 * pieces};
-    job.entry = cache.put({{7, 8, id}, header, result, 3, false, 1});
+    job.entry = cache.put({hashed({7, 8, id}, 1), header, result, 3, false, 1});
     job.header = header;
     job.cursor = Cursor::whole(header);
     job.times.arrival_ns = arrival_ns;

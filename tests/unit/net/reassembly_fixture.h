@@ -32,10 +32,12 @@ inline wire::Header header_of(uint64_t id, uint32_t total, uint16_t fragment, ui
 
 class Reassembly : public EalTest {
  protected:
+  static constexpr uint64_t kSeed = 99;
+
   void make(ReassemblyLimits limits = {}) {
     limits.max_contexts = std::min(limits.max_contexts, 64u);
     limits.max_tenants = 8;
-    reassembler_ = std::make_unique<Reassembler>(limits, 99);
+    reassembler_ = std::make_unique<Reassembler>(limits);
   }
   void SetUp() override { make(); }
   void TearDown() override {
@@ -52,19 +54,23 @@ class Reassembly : public EalTest {
       frame.push_back(payload_byte(header.request_id, header.offset + i));
     rte_mbuf* mbuf = mbuf_of(frame);
     Arrival arrival;
+    arrival.key = hashed(message_key(header), kSeed);
     arrival.header = &header;
     arrival.mbuf = mbuf;
     arrival.payload =
         std::span(rte_pktmbuf_mtod(mbuf, const std::byte*), frame.size()).subspan(92 + skew);
     arrival.peer = &peer_;
     arrival.now_ns = now_ns_;
-    Context* context = reassembler_->find(message_key(header));
+    Context* context = reassembler_->find(arrival.key);
     const Reassembler::Added added =
         context != nullptr
             ? reassembler_->add(*context, arrival)
             : reassembler_->start(arrival, {.tenant_index = tenant, .deadline_ns = deadline_ns});
     if (added.outcome.kind != Outcome::kHeld) rte_pktmbuf_free(mbuf);
     return added;
+  }
+  Context* find(uint64_t request_id) {
+    return reassembler_->find(hashed({5, 77, request_id}, kSeed));
   }
   DropReason drop_of(const wire::Header& header, uint32_t tenant = 0) {
     const Reassembler::Added added = feed(header, tenant);

@@ -27,7 +27,7 @@ TEST_F(Reassembly, OnePieceRequestCompletesWithoutCopy) {
   reassembler_->flush();
   EXPECT_EQ(buffers_in_use(), 0u);
   EXPECT_EQ(reassembler_->held_bytes(), 0u);
-  EXPECT_EQ(reassembler_->find({5, 77, 1}), nullptr);
+  EXPECT_EQ(find(1), nullptr);
 }
 
 // Requests of few pieces keep them in the context; larger requests have a separate piece table.
@@ -52,7 +52,7 @@ TEST_F(Reassembly, PiecesCanBeReleasedBeforeTheirRequest) {
     for (uint32_t i = 0; i < 200; ++i) feed(header_of(2, 200 * 64, 64, i * 64));
     EXPECT_EQ(reassembler_->release_pieces(*context), 0u) << "released twice";
     EXPECT_EQ(reassembler_->release(*context), 0u);
-    Context* other = reassembler_->find({5, 77, 2});
+    Context* other = find(2);
     expect_intact(other->request);
     EXPECT_EQ(reassembler_->held_pieces(), 200u);
     finish(*other);
@@ -77,7 +77,7 @@ TEST_F(Reassembly, EveryOrderOfFivePieces) {
       ASSERT_EQ(added.outcome, Outcome::held());
       ASSERT_EQ(added.whole, i == 4);
     }
-    Context* context = reassembler_->find({5, 77, id});
+    Context* context = find(id);
     ASSERT_EQ(context->request.pieces.size(), 5u);
     expect_intact(context->request);
     finish(*context);
@@ -92,7 +92,7 @@ TEST_F(Reassembly, DuplicatesChangeNothing) {
   const Endpoint first = peer_;
   peer_ = other;
   EXPECT_EQ(drop_of(header_of(1, 192, 64, 64)), DropReason::kDuplicate);
-  Context* context = reassembler_->find({5, 77, 1});
+  Context* context = find(1);
   EXPECT_EQ(context->peer, first);  // a replay does not redirect the answer
   EXPECT_EQ(context->num_arrived, 1u);
   feed(header_of(1, 192, 64, 0));
@@ -125,7 +125,7 @@ TEST_F(Reassembly, DropsPiecesWithChangedGeometryOrWrongLength) {
   EXPECT_EQ(changed([](Header& h) { h.payload_bytes = 60; }), DropReason::kGeometryChanged);
   EXPECT_EQ(changed([](Header& h) { h.payload_bytes = 128; }), DropReason::kGeometryChanged);
   EXPECT_EQ(changed([](Header& h) { h.flags = wire::kFlagRetry; }), DropReason::kNone);
-  Context* context = reassembler_->find({5, 77, 1});
+  Context* context = find(1);
   EXPECT_EQ(context->num_arrived, 2u);
   finish(*context);
 }
@@ -152,7 +152,7 @@ TEST_F(Reassembly, LimitsOfContexts) {
     EXPECT_EQ(drop_of(header_of(id, 128, 64, 0), id), DropReason::kNone);
   EXPECT_EQ(drop_of(header_of(5, 128, 64, 0), 5), DropReason::kContextsFull);
   EXPECT_EQ(reassembler_->tenant_contexts(1), 1u);
-  finish(*reassembler_->find({5, 77, 1}));
+  finish(*find(1));
   EXPECT_EQ(drop_of(header_of(5, 128, 64, 0), 5), DropReason::kNone);
 }
 
@@ -201,7 +201,7 @@ TEST_F(Reassembly, LimitsOfHeldBytesCountWholeBuffers) {
   EXPECT_EQ(drop_of(header_of(3, 128, 64, 64), 2), DropReason::kHeldBytesFull);
   EXPECT_EQ(drop_of(header_of(9, 64, 64, 0), 5), DropReason::kHeldBytesFull);
   EXPECT_EQ(reassembler_->held_bytes(), 6 * kBuffer);
-  finish(*reassembler_->find({5, 77, 1}));
+  finish(*find(1));
   EXPECT_EQ(reassembler_->held_bytes(), 3 * kBuffer);
 }
 
@@ -223,7 +223,7 @@ TEST_F(Reassembly, LargeRequestArrivesInReverseOrder) {
   constexpr uint32_t kPieces = 1500;
   for (uint32_t i = kPieces; i-- > 0;)
     ASSERT_EQ(feed(header_of(1, kPieces * 64 - 3, 64, i * 64)).whole, i == 0);
-  Context* context = reassembler_->find({5, 77, 1});
+  Context* context = find(1);
   expect_intact(context->request);
   EXPECT_EQ(reassembler_->release(*context), kPieces);
   reassembler_->flush();
@@ -304,7 +304,7 @@ TEST_F(Reassembly, StallsAreReportedUntilPiecesArriveAndDelayedByThem) {
 TEST_F(Reassembly, MissingRanges) {
   const auto ranges_of = [&](uint64_t id, size_t room = wire::kMaxRanges) {
     std::vector<wire::Range> ranges(room);
-    ranges.resize(reassembler_->missing_ranges(*reassembler_->find({5, 77, id}), ranges));
+    ranges.resize(reassembler_->missing_ranges(*find(id), ranges));
     std::string text;
     for (const wire::Range& range : ranges)
       text += std::to_string(range.offset) + "+" + std::to_string(range.bytes) + " ";
@@ -318,7 +318,7 @@ TEST_F(Reassembly, MissingRanges) {
   EXPECT_EQ(ranges_of(2, 2), "0+192 256+3776 ");
   for (uint32_t i = 0; i < 200; i += 2) feed(header_of(3, kTotal, 64, i * 64));
   std::vector<wire::Range> many(wire::kMaxRanges);
-  EXPECT_EQ(reassembler_->missing_ranges(*reassembler_->find({5, 77, 3}), many), wire::kMaxRanges);
+  EXPECT_EQ(reassembler_->missing_ranges(*find(3), many), wire::kMaxRanges);
   EXPECT_EQ(many.back().offset, 64u * 127);
 }
 

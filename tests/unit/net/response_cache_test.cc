@@ -13,8 +13,8 @@ namespace {
 request::ResultBuffer result_of(uint32_t bytes) {
   return {static_cast<std::byte*>(bytes == 0 ? nullptr : std::malloc(bytes)), bytes};
 }
-MessageKey key_of(uint64_t id) {
-  return {1, 2, id};
+HashedKey key_of(uint64_t id, uint32_t tenant = 1) {
+  return hashed({tenant, 2, id}, 5);
 }
 
 CachedResponse* put(ResponseCache& cache, uint64_t id, uint32_t bytes, uint64_t now_ns,
@@ -29,7 +29,7 @@ void put_sent(ResponseCache& cache, uint64_t id, uint32_t bytes, uint64_t now_ns
 constexpr ResponseCacheLimits kLimits = {.max_entries = 4, .max_bytes = 1000, .ttl_ns = 100};
 
 TEST(ResponseCache, FindsEntriesUntilTheirTtl) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   put_sent(cache, 1, 10, 1000);
   put_sent(cache, 2, 0, 1050);  // a status
   EXPECT_NE(cache.find(key_of(1), 1099), nullptr);
@@ -46,7 +46,7 @@ TEST(ResponseCache, FindsEntriesUntilTheirTtl) {
 }
 
 TEST(ResponseCache, EvictsTheOldestEntries) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   for (uint64_t id = 1; id <= 3; ++id) put_sent(cache, id, 300, 10);
   put_sent(cache, 4, 300, 11);
   EXPECT_EQ(cache.find(key_of(1), 11), nullptr);
@@ -60,7 +60,7 @@ TEST(ResponseCache, EvictsTheOldestEntries) {
 }
 
 TEST(ResponseCache, APinnedResultOutlivesItsEntry) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   CachedResponse* entry = put(cache, 1, 900, 10);
   entry->result.data[899] = std::byte{7};
   put_sent(cache, 2, 500, 11);  // pushes 1 out of the index
@@ -76,7 +76,7 @@ TEST(ResponseCache, APinnedResultOutlivesItsEntry) {
 }
 
 TEST(ResponseCache, AnAckWhileSendingFreesAfterwards) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   CachedResponse* entry = put(cache, 1, 100, 10);
   EXPECT_TRUE(cache.erase(key_of(1)));
   EXPECT_FALSE(cache.erase(key_of(1)));
@@ -86,7 +86,7 @@ TEST(ResponseCache, AnAckWhileSendingFreesAfterwards) {
 }
 
 TEST(ResponseCache, UncachedOrOversizedResultsLiveOnlyWhileSent) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   put_sent(cache, 9, 10, 10);
   CachedResponse* once = put(cache, 1, 10, 10, false);
   CachedResponse* large = put(cache, 2, 1001, 10);
@@ -99,7 +99,7 @@ TEST(ResponseCache, UncachedOrOversizedResultsLiveOnlyWhileSent) {
 }
 
 TEST(ResponseCache, ResultsBeingSentAreBoundedToo) {
-  ResponseCache cache({.max_entries = 100, .max_bytes = 1000, .ttl_ns = 100}, 1);
+  ResponseCache cache({.max_entries = 100, .max_bytes = 1000, .ttl_ns = 100});
   std::vector<CachedResponse*> sending;
   for (uint64_t id = 1; id <= 50; ++id)
     if (CachedResponse* entry = put(cache, id, 100, 10, false)) sending.push_back(entry);
@@ -110,7 +110,7 @@ TEST(ResponseCache, ResultsBeingSentAreBoundedToo) {
 }
 
 TEST(ResponseCache, ANewAnswerReplacesTheOldOne) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   put_sent(cache, 1, 10, 10);
   put_sent(cache, 1, 20, 20);
   EXPECT_EQ(cache.find(key_of(1), 20)->result.bytes, 20u);
@@ -118,7 +118,7 @@ TEST(ResponseCache, ANewAnswerReplacesTheOldOne) {
 }
 
 TEST(ResponseCache, RefusesOnlyWhenEverythingIsPinned) {
-  ResponseCache cache(kLimits, 1);
+  ResponseCache cache(kLimits);
   std::vector<CachedResponse*> pinned;
   for (uint64_t id = 1; id <= 4; ++id) pinned.push_back(put(cache, id, 10, 10));
   EXPECT_EQ(put(cache, 5, 10, 10), nullptr);  // its result is freed (LeakSanitizer looks)
@@ -130,24 +130,24 @@ TEST(ResponseCache, RefusesOnlyWhenEverythingIsPinned) {
 // A tenant that exceeds its share of entries or bytes evicts its own answers only.
 TEST(ResponseCache, TenantWithManyAnswersEvictsItsOwn) {
   for (const uint32_t bytes : {0u, 500u}) {
-    ResponseCache cache({.max_entries = bytes == 0 ? 8u : 1000u, .max_bytes = 4000, .ttl_ns = 1000},
-                        1);
+    ResponseCache cache(
+        {.max_entries = bytes == 0 ? 8u : 1000u, .max_bytes = 4000, .ttl_ns = 1000});
     const auto put_of = [&](uint32_t tenant, uint64_t id) {
-      cache.unpin(*cache.put({{tenant, 2, id}, {}, result_of(bytes), tenant, true, 10}));
+      cache.unpin(*cache.put({key_of(id, tenant), {}, result_of(bytes), tenant, true, 10}));
     };
     put_of(1, 1);
     put_of(1, 2);
     for (uint64_t id = 1; id <= 100; ++id) put_of(2, id);
-    EXPECT_NE(cache.find({1, 2, 1}, 10), nullptr);
-    EXPECT_NE(cache.find({1, 2, 2}, 10), nullptr);
-    EXPECT_NE(cache.find({2, 2, 100}, 10), nullptr);
+    EXPECT_NE(cache.find(key_of(1), 10), nullptr);
+    EXPECT_NE(cache.find(key_of(2), 10), nullptr);
+    EXPECT_NE(cache.find(key_of(100, 2), 10), nullptr);
     EXPECT_EQ(cache.num_entries(), 8u);
     EXPECT_EQ(cache.evictions(), 94u);
   }
 }
 
 TEST(ResponseCache, Storm) {
-  ResponseCache cache({.max_entries = 30, .max_bytes = 20'000, .ttl_ns = 1000}, 5);
+  ResponseCache cache({.max_entries = 30, .max_bytes = 20'000, .ttl_ns = 1000});
   Random random(8);
   std::vector<CachedResponse*> pinned;
   uint64_t now_ns = 0;

@@ -59,37 +59,45 @@ Endpoint peer_at(uint8_t last, uint16_t port = 40000) {
   return peer;
 }
 
+Session* find(SessionTable& table, const SessionKey& key) {
+  return table.find(key, table.place_of(key));
+}
+Session* create(SessionTable& table, const SessionKey& key, uint32_t tenant_index,
+                uint64_t first_sequence, uint64_t now_ns) {
+  return table.create(key, table.place_of(key), tenant_index, first_sequence, now_ns);
+}
+
 TEST(SessionTable, FindsExactlyTheSessionOfTenantAddressAndPort) {
   SessionTable table({.max_sessions = 16, .max_tenants = 4, .idle_ns = 1000}, 1);
   const SessionKey key = session_key(7, 77, peer_at(2));
-  Session* session = table.create(key, 3, 100, 0);
+  Session* session = create(table, key, 3, 100, 0);
   ASSERT_NE(session, nullptr);
-  EXPECT_EQ(table.find(key), session);
-  EXPECT_EQ(table.find(session_key(8, 77, peer_at(2))), nullptr);
-  EXPECT_EQ(table.find(session_key(7, 78, peer_at(2))), nullptr);
-  EXPECT_EQ(table.find(session_key(7, 77, peer_at(3))), nullptr);
-  EXPECT_EQ(table.find(session_key(7, 77, peer_at(2, 40001))), nullptr);
+  EXPECT_EQ(find(table, key), session);
+  EXPECT_EQ(find(table, session_key(8, 77, peer_at(2))), nullptr);
+  EXPECT_EQ(find(table, session_key(7, 78, peer_at(2))), nullptr);
+  EXPECT_EQ(find(table, session_key(7, 77, peer_at(3))), nullptr);
+  EXPECT_EQ(find(table, session_key(7, 77, peer_at(2, 40001))), nullptr);
   Endpoint ipv6 = peer_at(2);
   ipv6.ip_version = 6;
-  EXPECT_EQ(table.find(session_key(7, 77, ipv6)), nullptr);
+  EXPECT_EQ(find(table, session_key(7, 77, ipv6)), nullptr);
   ipv6.peer_address[15] = 1;
-  EXPECT_EQ(table.find(session_key(7, 77, ipv6)), nullptr);
+  EXPECT_EQ(find(table, session_key(7, 77, ipv6)), nullptr);
 }
 
 TEST(SessionTable, NeverEvictsALiveSessionAndReusesIdleOnes) {
   SessionTable table({.max_sessions = 16, .max_tenants = 4, .idle_ns = 1000}, 1);
   uint32_t greedy = 0;
-  while (table.create(session_key(1, greedy, peer_at(2)), 0, 1, 0) != nullptr) ++greedy;
+  while (create(table, session_key(1, greedy, peer_at(2)), 0, 1, 0) != nullptr) ++greedy;
   EXPECT_EQ(greedy, 8u) << "a tenant may hold at most as many as remain free";
-  Session* other = table.create(session_key(2, 0, peer_at(2)), 1, 1, 500);
+  Session* other = create(table, session_key(2, 0, peer_at(2)), 1, 1, 500);
   ASSERT_NE(other, nullptr);
   table.expire(1000, 16);
   EXPECT_EQ(table.size(), 9u) << "all are young enough";
   table.expire(1001, 16);
   EXPECT_EQ(table.size(), 1u);
-  EXPECT_EQ(table.find(session_key(2, 0, peer_at(2))), other);
+  EXPECT_EQ(find(table, session_key(2, 0, peer_at(2))), other);
   for (uint32_t i = 0; i < 8; ++i)
-    EXPECT_NE(table.create(session_key(1, i, peer_at(3)), 0, 1, 2000), nullptr) << i;
+    EXPECT_NE(create(table, session_key(1, i, peer_at(3)), 0, 1, 2000), nullptr) << i;
 }
 
 TEST(SessionTable, AgreesWithASetOverRandomLives) {
@@ -98,12 +106,12 @@ TEST(SessionTable, AgreesWithASetOverRandomLives) {
   std::map<uint32_t, uint64_t> alive;  // session → last use
   for (uint64_t now_ns = 1; now_ns < 20'000; ++now_ns) {
     const auto id = static_cast<uint32_t>(random.below(40));
-    Session* found = table.find(session_key(1, id, peer_at(static_cast<uint8_t>(id))));
+    Session* found = find(table, session_key(1, id, peer_at(static_cast<uint8_t>(id))));
     ASSERT_EQ(found != nullptr, alive.contains(id));
     if (found != nullptr) {
       found->last_ns = now_ns;
       alive[id] = now_ns;
-    } else if (table.create(session_key(1, id, peer_at(static_cast<uint8_t>(id))), 0, 1, now_ns)) {
+    } else if (create(table, session_key(1, id, peer_at(static_cast<uint8_t>(id))), 0, 1, now_ns)) {
       alive[id] = now_ns;
     }
     table.expire(now_ns, 64);
