@@ -6,7 +6,7 @@
 // T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the
 // hidden size. `act` is the device's activation type (ComputeTypes): f32, bf16 or f16. A
 // Slab holds one entry per slot (ITIF, equation 3.1): entry s is at base + s · stride_bytes, unless
-// `places` says otherwise.
+// `offsets` says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -47,18 +47,21 @@ struct SegmentRows {
 struct Slab {
   std::byte* base = nullptr;
   size_t stride_bytes = 0;
-  // Host memory, by slot: the entry of slot s is at base + places[s] · stride_bytes, so that slots
-  // can share an entry. nullptr, as always on a GPU: slot s has entry s.
-  const uint32_t* places = nullptr;
+  // Host memory, by slot: the entry of slot s is at base + offsets[s], so that slots of this and of
+  // other slabs can share an entry. nullptr, as always on a GPU: slot s has entry s.
+  const ptrdiff_t* offsets = nullptr;
 
   constexpr std::byte* at(uint32_t slot) const {
 #ifdef __CUDA_ARCH__
     return base + slot * stride_bytes;  // saves a load in each kernel
 #endif
-    return base + (places == nullptr ? slot : places[slot]) * stride_bytes;
+    return base +
+           (offsets == nullptr ? static_cast<ptrdiff_t>(slot * stride_bytes) : offsets[slot]);
   }
   // Returns a slab of the parts that begin `bytes` after the start of each entry.
-  constexpr Slab from(size_t bytes) const { return {base + bytes, stride_bytes, places}; }
+  constexpr Slab from(size_t bytes) const {
+    return {base + bytes, stride_bytes, offsets};
+  }
 };
 
 // Reads token ids directly from packet buffers (host memory, registered with the device).

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "model/packed_matrix.h"
 
 namespace itif::backbone {
 

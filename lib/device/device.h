@@ -61,26 +61,37 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
+// The memory of a slot. Its last holder frees it: a slot of any slab, or a copy of the pointer. It
+// outlives its slab, but not its device. Any thread may be the last holder.
+class SlabEntry {
+ public:
+  virtual ~SlabEntry() = default;
+};
+
 // One kind of weight for all tenants of a group: max_slots · stride_bytes of contiguous addresses.
 // Only committed slots occupy memory (ITIF equation 3.1, without paying for empty slots). Slots of
-// the same weights can share it.
+// the same weights can share it, also slots of different slabs of a device. One thread at a time
+// changes a slab. Different slabs have different threads.
 class SlabMemory {
  public:
   virtual ~SlabMemory() = default;
   kernels::Slab slab() const { return slab_; }
   uint32_t max_slots() const { return max_slots_; }
   virtual Status commit(uint32_t slot) = 0;  // Errors: kResourceExhausted
-  // Returns true if share() is implemented for slots of this size.
+  // Returns true if entry() and share() are implemented for slots of this size. Slabs of one device
+  // and equal strides return the same.
   virtual bool can_share() const { return false; }
-  // Gives `slot` the memory of another slot, which nobody may write to from then on. REQUIRES:
-  // can_share(); `slot` has no memory, `with` has some. Errors: kResourceExhausted, kInternal.
-  virtual Status share(uint32_t /*slot*/, uint32_t /*with*/) {
+  // Returns the slot's memory. REQUIRES: can_share(), and the slot has memory.
+  virtual std::shared_ptr<const SlabEntry> entry(uint32_t /*slot*/) const { return nullptr; }
+  // Gives `slot` memory that another slot has or had, which nobody may write to from then on.
+  // REQUIRES: can_share(); `slot` has no memory; the entry is of a slab of this device with the
+  // same stride. Errors: kResourceExhausted, kInternal.
+  virtual Status share(uint32_t /*slot*/, const std::shared_ptr<const SlabEntry>& /*entry*/) {
     return fail(Code::kUnsupported, "the device's slots cannot share memory");
   }
-  // Frees the slot's memory if no other slot shares it.
+  // Takes the memory from the slot, and frees it if that was the last holder. REQUIRES: the slot
+  // has memory.
   virtual void release(uint32_t slot) = 0;
-  // Bytes of the slots that have memory; shared memory counts once.
-  virtual uint64_t used_bytes() const = 0;
 
  protected:
   kernels::Slab slab_;

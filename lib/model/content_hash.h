@@ -12,6 +12,7 @@
 #include <sodium/crypto_onetimeauth.h>
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,7 +22,7 @@ namespace itif::model {
 // Compares only with those of the same key.
 struct ContentId {
   std::array<std::byte, crypto_onetimeauth_BYTES> tag = {};
-  bool operator==(const ContentId&) const = default;
+  auto operator<=>(const ContentId&) const = default;
 };
 
 class ContentKey {

@@ -13,7 +13,7 @@ EqualWeights::EqualWeights(std::span<const WeightKind> kinds, uint32_t max_slots
     gemms_.push_back({.kind = kind,
                       .has_bias = has_bias(kinds[kind]),
                       .num_values = uint64_t{shape.n} * shape.k * kinds[kind].num_gemms,
-                      .numbers = device::SlabPlaces(max_slots)});
+                      .numbers = SlotNumbers(max_slots)});
     numbers_of_[kind] = gemms_.back().numbers.data();
   }
 }

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "device/slab_places.h"
+#include "model/slot_numbers.h"
 #include "model/weight_contents.h"
 #include "model/weight_kind.h"
 
@@ -43,7 +43,7 @@ class EqualWeights {
     size_t kind = 0;
     bool has_bias = false;    // the next kind's
     uint64_t num_values = 0;  // its cost in a batch
-    device::SlabPlaces numbers;
+    SlotNumbers numbers;
   };
   int64_t common_values(uint32_t slot, uint32_t other) const;
   void publish_order() noexcept;

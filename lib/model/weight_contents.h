@@ -1,6 +1,7 @@
 // The contents of a model's weights, kind by kind, for finding slots that hold the same.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,6 +21,19 @@ struct KindContent {
   bool operator==(const KindContent&) const = default;
 };
 using WeightContents = std::vector<KindContent>;  // by kind
+
+// An entry of a slab (weight_slabs.h): how it holds weights, and the beginnings of those that count
+// for it. On one device, entries of the same layout and the same whole weights have the same bytes.
+struct EntryBeginning {
+  std::vector<uint64_t> layout;  // stride, kinds, shapes
+  std::vector<ContentId> first;
+  auto operator<=>(const EntryBeginning&) const = default;
+};
+struct EntryContent {
+  EntryBeginning beginning;
+  std::vector<ContentId> whole;
+  bool operator==(const EntryContent&) const = default;
+};
 
 inline constexpr uint64_t kFirstBytes = 4096;
 

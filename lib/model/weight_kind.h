@@ -39,6 +39,10 @@ struct WeightKind {
   float fill = 0;  // kMatrix, kVector: value of the store's rows that a model lacks
 };
 
+// Number of values of all sources.
+inline uint64_t elements(const WeightKind& kind) {
+  return kind.source_shape.elements() * kind.sources.size();
+}
 // Returns true if the next kind is the bias of this kind's GEMM. The bias is then also packed with
 // the weight (Device::pack_bias).
 bool has_bias(const WeightKind& kind);

@@ -25,6 +25,7 @@
 #include "device/device.h"
 #include "model/model_files.h"
 #include "model/tenant_model.h"
+#include "model/weight_pool.h"
 #include "plan/cost_tables.h"
 #include "runtime/load_memory.h"
 #include "runtime/request_executor.h"
@@ -42,6 +43,8 @@ struct GroupOptions {
   bool shares_weights = true;
   // The device's, which all its groups use and which outlives them. Null: the group has its own.
   LoadMemory* load_memory = nullptr;
+  // As load_memory: by it, groups share equal weights. Unused without shares_weights.
+  model::WeightPool* weight_pool = nullptr;
 };
 
 class Group {
@@ -108,7 +111,9 @@ class Group {
   virtual Status warm_up(device::Stream&, size_t) noexcept { return {}; }
 
   virtual uint32_t num_tenants() const noexcept = 0;
-  virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants; shared memory counts once
+  // Device memory of all tenants, also of models that are being loaded. Shared memory counts once:
+  // if groups share it, in the one that has held it longest.
+  virtual uint64_t weight_bytes() const noexcept = 0;
   virtual uint64_t workspace_bytes() const noexcept = 0;
   // Returns the part of workspace_bytes() that is a K/V cache, which max_tokens does not bound.
   virtual uint64_t cache_bytes() const noexcept { return 0; }

@@ -49,7 +49,8 @@ Result<std::unique_ptr<TenantSlots>> TenantSlots::create(device::Device& device,
                 "max_tokens, max_requests and max_tenants of a group must be at least 1");
   std::unique_ptr<TenantSlots> slots(new TenantSlots(device, family, spec, options, fusion_mode));
   ITIF_ASSIGN(slots->weights_,
-              model::WeightStore::create(device, slots->kinds_of(spec), options.max_tenants));
+              model::WeightStore::create(device, slots->kinds_of(spec), options.max_tenants,
+                                         options.shares_weights ? options.weight_pool : nullptr));
   return slots;
 }
 
@@ -117,7 +118,6 @@ void TenantSlots::release(uint32_t slot) {
   weights_->release(tenant->model.weight_slot);
   own_bytes_ -= tenant->own_bytes();
   --num_tenants_;
-  weight_bytes_ = weights_->used_bytes() + own_bytes_;
 }
 
 Result<uint32_t> TenantSlots::reserve_slot() {
@@ -250,7 +250,6 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   {
     const std::lock_guard lock(mutex_);
     own_bytes_ += tenant->own_bytes();
-    weight_bytes_ = weights_->used_bytes() + own_bytes_;
     ++num_tenants_;
     guard.weights = nullptr;
     slot_guard.slots = nullptr;

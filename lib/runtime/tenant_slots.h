@@ -73,8 +73,8 @@ class TenantSlots {
     return options_.shares_weights ? weights_->order_of(weight_slot) : weight_slot;
   }
   uint32_t num_tenants() const noexcept { return num_tenants_; }
-  // Device memory of all tenants; shared memory counts once.
-  uint64_t weight_bytes() const noexcept { return weight_bytes_; }
+  // Group::weight_bytes.
+  uint64_t weight_bytes() const noexcept { return weights_->used_bytes() + own_bytes_; }
 
  private:
   TenantSlots(device::Device& device, const backbone::Family& family,
@@ -104,8 +104,7 @@ class TenantSlots {
   mutable std::mutex mutex_;
   std::vector<bool> is_taken_;  // by slot, also while it is filled; guarded by mutex_
   std::atomic<uint32_t> num_tenants_ = 0;
-  std::atomic<uint64_t> weight_bytes_ = 0;
-  uint64_t own_bytes_ = 0;  // of all tenants; guarded by mutex_
+  std::atomic<uint64_t> own_bytes_ = 0;  // of all tenants
 };
 
 }  // namespace itif::runtime

@@ -322,7 +322,12 @@ class TenantService final : public control::Appliance {
   std::map<std::string, control::GroupSettings> settings_;  // set by control; by group name
   bool busy_ = false;  // executors spin while each has its own CPU
   size_t num_executor_cpus_;
-  std::map<const device::Device*, runtime::LoadMemory> load_memory_;
+  // A device has one; all its groups use it.
+  struct DeviceMemory {
+    runtime::LoadMemory loads;
+    model::WeightPool weights;
+  };
+  std::map<const device::Device*, DeviceMemory> memory_;
   // Guards tenants_ to intake_, which any thread reads. The job thread reads the members that
   // only it writes without the lock.
   mutable std::mutex mutex_;

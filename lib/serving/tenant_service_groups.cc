@@ -81,7 +81,9 @@ Result<std::unique_ptr<runtime::Group>> TenantService::make_workspace(
     const std::string& name, const model::BackboneSpec& spec, device::Device& device) {
   const bool is_gpu = device.info().num_threads == 0;
   runtime::GroupOptions options = group_options_;
-  options.load_memory = &load_memory_[&device];
+  DeviceMemory& memory = memory_[&device];
+  options.load_memory = &memory.loads;
+  options.weight_pool = &memory.weights;
   uint32_t tokens = options.max_tokens;
   if (tokens == 0) tokens = is_gpu ? kGpuBatchTokens : kHostBatchTokens;
   const bool may_shrink = is_gpu && group_options_.max_tokens == 0;

@@ -1,6 +1,7 @@
 """Tenants are added, changed and removed under traffic, without losses for other tenants."""
 
 import contextlib
+import shutil
 
 import itif_client
 import pytest
@@ -127,3 +128,45 @@ def test_errors_quote_taken_and_unknown_names(appliance, models):
     for command in (["show"], ["remove"], ["pause"], ["rotate-key"]):
         with pytest.raises(CtlError, match="nobody"):
             appliance.ctl("tenant", *command, "nobody")
+
+
+def test_groups_store_equal_weights_once(new_appliance, namespaces, models, tmp_path):
+    appliance = new_appliance()
+    # Other processes then do not change the available memory.
+    appliance.sections["device"]["memory"] = 900 << 20
+    appliance.start()
+    groups = lambda: appliance.ctl_json("group", "list")["groups"]
+    weights = lambda: {group["tenants"][0]: group["weight_bytes"] for group in groups()}
+    taken = lambda: (900 << 20) - appliance.ctl_json("device")["available_bytes"]
+    workspaces = lambda: sum(group["workspace_bytes"] for group in groups())
+
+    def logits(added):
+        with connect(namespaces, added) as client:
+            return client.infer_tokens(IDS, "logits").floats()
+
+    nothing = taken()
+    one = appliance.add_tenant("one", models(seed=1))
+    expected = logits(one)
+    whole = weights()["one"]
+    two = appliance.add_tenant("two", shutil.copytree(models(seed=1), tmp_path / "copy"), "--group", "apart")
+    assert len(groups()) == 2
+    assert weights()["one"] == whole and weights()["two"] < whole / 20, "a head and no encoder"
+    assert logits(two) == expected == logits(one)
+
+    appliance.ctl("tenant", "remove", "one")
+    assert weights() == {"two": whole}
+    assert logits(two) == expected
+    again = appliance.add_tenant("one", models(seed=1), "--group", "again")
+    other = appliance.add_tenant("other", models(seed=2), "--group", "again")
+    assert logits(again) == expected != logits(other)
+    assert weights()["one"] < 1.1 * whole, "the other model, and a head"
+    appliance.ctl("tenant", "remove", "two")
+    assert logits(again) == expected
+    assert weights()["one"] == 2 * whole
+    appliance.ctl("tenant", "remove", "other")
+    assert weights() == {"one": whole}
+    assert taken() - workspaces() - nothing < 1.2 * whole
+    assert logits(again) == expected
+    appliance.ctl("tenant", "remove", "one")
+    assert taken() == nothing
+    assert_accounted(appliance)

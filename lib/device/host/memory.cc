@@ -7,29 +7,21 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "base/units.h"
 #include "device/host/cgroup_memory.h"
-#include "device/slab_places.h"
+#include "device/host/pages.h"
 
 namespace itif::device {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
-constexpr size_t kHugePageBytes = 2u << 20;
 // Left to the rest of the system.
 constexpr size_t kReserveBytes = 64u << 20;
-
-size_t round_up(size_t bytes, size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 size_t mem_available_bytes() {
   std::ifstream file("/proc/meminfo");
@@ -40,44 +32,6 @@ size_t mem_available_bytes() {
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
   return std::numeric_limits<size_t>::max();
-}
-
-// Memory is allocated and freed in pieces. Meanwhile the kernel holds a lock of the process, which
-// other threads may need, and it does not interrupt itself within a piece on some kernels.
-constexpr size_t kPieceBytes = 2 * kHugePageBytes;
-
-template <class Work>
-void for_each_piece(std::byte* data, size_t bytes, const Work& work) {
-  for (size_t at = 0; at < bytes; at += kPieceBytes)
-    work(data + at, std::min(kPieceBytes, bytes - at));
-}
-
-// Frees the pages of a mapping, which then reads as zero.
-void discard(std::byte* data, size_t bytes) {
-  for_each_piece(data, bytes,
-                 [](std::byte* at, size_t size) { (void)madvise(at, size, MADV_DONTNEED); });
-}
-
-// Allocates the pages of a piece. Returns 0 or errno: ENOMEM if a limit does not allow it.
-int populate_piece(std::byte* data, size_t bytes) {
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
-  while (madvise(data, bytes, kPopulateWrite) != 0) {
-    if (errno == EINTR || errno == EAGAIN) continue;
-    if (errno != EINVAL) return errno;
-    // An older kernel: touch every page.
-    for (size_t i = 0; i < bytes; i += kPageBytes) *reinterpret_cast<volatile char*>(data + i) = 0;
-    return 0;
-  }
-  return 0;
-}
-
-// As populate_piece(), for a whole mapping.
-int populate(std::byte* data, size_t bytes) {
-  int error = 0;
-  for_each_piece(data, bytes, [&](std::byte* at, size_t size) {
-    if (error == 0) error = populate_piece(at, size);
-  });
-  return error;
 }
 
 std::byte* map(size_t bytes) {
@@ -95,7 +49,7 @@ class HostBuffer final : public Buffer {
     bytes_ = bytes;
   }
   ~HostBuffer() override {
-    discard(data_, mapped_bytes_);
+    discard_pages(data_, mapped_bytes_);
     munmap(data_, mapped_bytes_);
     budget_->give_back(mapped_bytes_);
   }
@@ -105,54 +59,6 @@ class HostBuffer final : public Buffer {
  private:
   std::shared_ptr<MemoryBudget> budget_;
   size_t mapped_bytes_;
-};
-
-class HostSlabMemory final : public SlabMemory {
- public:
-  // Slots begin at the first multiple of `alignment` in `mapping`.
-  HostSlabMemory(std::shared_ptr<MemoryBudget> budget, LazyMapping mapping, size_t alignment,
-                 size_t stride_bytes, uint32_t max_slots)
-      : budget_(std::move(budget)), mapping_(std::move(mapping)), places_(max_slots) {
-    const auto address = reinterpret_cast<uintptr_t>(mapping_.data());
-    slab_ = {.base = mapping_.data() + (round_up(address, alignment) - address),
-             .stride_bytes = stride_bytes,
-             .places = places_.data()};
-    max_slots_ = max_slots;
-  }
-  ~HostSlabMemory() override { budget_->give_back(places_.num_taken() * slab_.stride_bytes); }
-  HostSlabMemory(const HostSlabMemory&) = delete;
-  HostSlabMemory& operator=(const HostSlabMemory&) = delete;
-
-  Status commit(uint32_t slot) override {
-    ITIF_TRY(budget_->take(slab_.stride_bytes, "a slab's slot"));
-    places_.take(slot);
-    if (const int error = populate(slab_.at(slot), slab_.stride_bytes); error != 0) {
-      release(slot);
-      return fail(Code::kResourceExhausted,
-                  fmt::format("cannot populate {} for a slab's slot: {}",
-                              format_bytes(slab_.stride_bytes), errno_text(error)));
-    }
-    return {};
-  }
-
-  uint64_t used_bytes() const override { return places_.num_taken() * slab_.stride_bytes; }
-  bool can_share() const override { return true; }
-  Status share(uint32_t slot, uint32_t with) override {
-    places_.share(slot, with);
-    return {};
-  }
-
-  void release(uint32_t slot) override {
-    const std::optional<uint32_t> place = places_.release(slot);
-    if (!place) return;
-    discard(slab_.base + *place * slab_.stride_bytes, slab_.stride_bytes);
-    budget_->give_back(slab_.stride_bytes);
-  }
-
- private:
-  std::shared_ptr<MemoryBudget> budget_;
-  LazyMapping mapping_;
-  SlabPlaces places_;
 };
 
 }  // namespace
@@ -223,12 +129,12 @@ Result<std::unique_ptr<Buffer>> allocate_host_buffer(std::shared_ptr<MemoryBudge
   if (bytes > SIZE_MAX / 2)
     return fail(Code::kResourceExhausted,
                 fmt::format("a buffer of {} bytes exceeds the address space", bytes));
-  const size_t mapped_bytes = round_up(std::max<size_t>(bytes, 1), kPageBytes);
+  const size_t mapped_bytes = round_up_bytes(std::max<size_t>(bytes, 1), kPageBytes);
   ITIF_TRY(budget->take(mapped_bytes, "a buffer"));
   std::byte* data = map(mapped_bytes);
   // Huge pages avoid most TLB misses of activations and weights.
   if (data != nullptr && mapped_bytes >= kHugePageBytes) madvise(data, mapped_bytes, MADV_HUGEPAGE);
-  const int error = data == nullptr ? errno : populate(data, mapped_bytes);
+  const int error = data == nullptr ? errno : populate_pages(data, mapped_bytes);
   if (error != 0) {
     if (data != nullptr) munmap(data, mapped_bytes);
     budget->give_back(mapped_bytes);
@@ -236,30 +142,6 @@ Result<std::unique_ptr<Buffer>> allocate_host_buffer(std::shared_ptr<MemoryBudge
                                                       format_bytes(bytes), errno_text(error)));
   }
   return std::make_unique<HostBuffer>(std::move(budget), data, bytes, mapped_bytes);
-}
-
-Result<std::unique_ptr<SlabMemory>> reserve_host_slab(std::shared_ptr<MemoryBudget> budget,
-                                                      size_t slot_bytes, uint32_t max_slots) {
-  CHECK(slot_bytes > 0 && max_slots > 0);
-  // Slots are whole pages, so that each can be freed separately. Slots of 8 huge pages or more also
-  // start on a huge page, which wastes little.
-  size_t stride_bytes = round_up(slot_bytes, kPageBytes);
-  if (stride_bytes >= 8 * kHugePageBytes) stride_bytes = round_up(slot_bytes, kHugePageBytes);
-  // A mapping starts on a page; huge pages need the slots to start on one of theirs.
-  const size_t alignment = stride_bytes >= kHugePageBytes ? kHugePageBytes : kPageBytes;
-  const auto cannot = [&] {
-    return fail(
-        Code::kResourceExhausted,
-        fmt::format("cannot reserve addresses for {} slots of {}; lower the group's largest "
-                    "number of tenants",
-                    max_slots, format_bytes(slot_bytes)));
-  };
-  if (slot_bytes > SIZE_MAX / 4 / max_slots) return cannot();
-  auto mapping = LazyMapping::reserve(stride_bytes * max_slots + alignment - kPageBytes);
-  if (!mapping) return cannot();
-  if (alignment == kHugePageBytes) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
-  return std::make_unique<HostSlabMemory>(std::move(budget), std::move(*mapping), alignment,
-                                          stride_bytes, max_slots);
 }
 
 }  // namespace itif::device

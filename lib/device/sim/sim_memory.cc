@@ -4,21 +4,19 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
 #include "device/host/memory.h"
-#include "device/slab_places.h"
+#include "device/host/pages.h"
 
 namespace itif::device {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
-
 size_t whole_pages(size_t bytes) {
-  return (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return round_up_bytes(std::max<size_t>(bytes, 1), kPageBytes);
 }
 
 class SimBuffer final : public Buffer {
@@ -40,36 +38,33 @@ class SimBuffer final : public Buffer {
 class SimSlab final : public SlabMemory {
  public:
   SimSlab(SimBudget& budget, LazyMapping mapping, size_t stride_bytes, uint32_t max_slots)
-      : budget_(budget), mapping_(std::move(mapping)), places_(max_slots) {
-    slab_ = {.base = mapping_.data(), .stride_bytes = stride_bytes, .places = places_.data()};
+      : budget_(budget), mapping_(std::move(mapping)), is_held_(max_slots) {
+    slab_ = {.base = mapping_.data(), .stride_bytes = stride_bytes};
     max_slots_ = max_slots;
   }
-  ~SimSlab() override { budget_.give_back(places_.num_taken() * slab_.stride_bytes); }
+  ~SimSlab() override {
+    budget_.give_back(static_cast<size_t>(std::ranges::count(is_held_, true)) * slab_.stride_bytes);
+  }
   SimSlab(const SimSlab&) = delete;
   SimSlab& operator=(const SimSlab&) = delete;
 
   Status commit(uint32_t slot) override {
+    CHECK(slot < max_slots_ && !is_held_[slot]);
     ITIF_TRY(budget_.take(slab_.stride_bytes));
-    places_.take(slot);
-    return {};
-  }
-  uint64_t used_bytes() const override { return places_.num_taken() * slab_.stride_bytes; }
-  bool can_share() const override { return true; }
-  Status share(uint32_t slot, uint32_t with) override {
-    places_.share(slot, with);
+    is_held_[slot] = true;
     return {};
   }
   void release(uint32_t slot) override {
-    const std::optional<uint32_t> place = places_.release(slot);
-    if (!place) return;
-    madvise(slab_.base + *place * slab_.stride_bytes, slab_.stride_bytes, MADV_DONTNEED);
+    CHECK(slot < max_slots_ && is_held_[slot]);
+    is_held_[slot] = false;
+    madvise(slab_.at(slot), slab_.stride_bytes, MADV_DONTNEED);
     budget_.give_back(slab_.stride_bytes);
   }
 
  private:
   SimBudget& budget_;
   LazyMapping mapping_;
-  SlabPlaces places_;
+  std::vector<bool> is_held_;  // by slot
 };
 
 }  // namespace

@@ -6,8 +6,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -143,10 +146,9 @@ TEST(HostMemory, SharedSlotsCountOnceAndOutliveTheFirstHolder) {
   ASSERT_TRUE(slab->can_share());
   ASSERT_TRUE(slab->commit(0));
   std::fill_n(view.at(0), 2 * kPage, std::byte{7});
-  ASSERT_TRUE(slab->share(2, 0));
-  ASSERT_TRUE(slab->share(3, 2));
+  ASSERT_TRUE(slab->share(2, slab->entry(0)));
+  ASSERT_TRUE(slab->share(3, slab->entry(2)));
   EXPECT_EQ(budget->used_bytes(), 2 * kPage);
-  EXPECT_EQ(slab->used_bytes(), 2 * kPage);
   slab->release(0);
   EXPECT_EQ(view.at(2)[100], std::byte{7});
   // The first slot comes back with memory of its own.
@@ -154,7 +156,7 @@ TEST(HostMemory, SharedSlotsCountOnceAndOutliveTheFirstHolder) {
   EXPECT_EQ(view.at(0)[100], std::byte{0});
   std::fill_n(view.at(0), 2 * kPage, std::byte{9});
   EXPECT_EQ(view.at(3)[100], std::byte{7});
-  EXPECT_EQ(slab->used_bytes(), 4 * kPage);
+  EXPECT_EQ(budget->used_bytes(), 4 * kPage);
   slab->release(2);
   EXPECT_EQ(view.at(3)[2 * kPage - 1], std::byte{7});
   slab->release(3);
@@ -167,40 +169,125 @@ TEST(HostMemory, ADestroyedSlabGivesSharedMemoryBackOnce) {
   {
     const auto slab = reserve_host_slab(budget, kPage, 4).value();
     ASSERT_TRUE(slab->commit(1));
-    ASSERT_TRUE(slab->share(0, 1));
+    ASSERT_TRUE(slab->share(0, slab->entry(1)));
     EXPECT_EQ(budget->used_bytes(), kPage);
   }
   EXPECT_EQ(budget->used_bytes(), 0u);
 }
 
+TEST(HostMemory, ASlotOfAnotherSlabKeepsMemoryThatItsSlabLeaves) {
+  const auto budget = unlimited();
+  auto first = reserve_host_slab(budget, 2 * kPage, 4).value();
+  const auto second = reserve_host_slab(budget, 2 * kPage, 2).value();
+  ASSERT_TRUE(first->commit(3));
+  std::fill_n(first->slab().at(3), 2 * kPage, std::byte{7});
+  ASSERT_TRUE(second->share(1, first->entry(3)));
+  EXPECT_EQ(second->slab().at(1), first->slab().at(3));
+  EXPECT_EQ(second->slab().from(5).at(1), first->slab().at(3) + 5);
+  EXPECT_EQ(budget->used_bytes(), 2 * kPage);
+  first->release(3);
+  ASSERT_TRUE(first->commit(3));
+  EXPECT_EQ(first->slab().at(3)[0], std::byte{0});
+  EXPECT_EQ(budget->used_bytes(), 4 * kPage);
+  first.reset();
+  EXPECT_EQ(second->slab().at(1)[2 * kPage - 1], std::byte{7});
+  EXPECT_EQ(budget->used_bytes(), 2 * kPage);
+  second->release(1);
+  EXPECT_EQ(budget->used_bytes(), 0u);
+}
+
+TEST(HostMemory, AnEntryKeepsItsMemory) {
+  const auto budget = unlimited();
+  auto slab = reserve_host_slab(budget, kPage, 1).value();
+  ASSERT_TRUE(slab->commit(0));
+  auto entry = slab->entry(0);
+  slab.reset();
+  EXPECT_EQ(budget->used_bytes(), kPage);
+  entry.reset();
+  EXPECT_EQ(budget->used_bytes(), 0u);
+}
+
+// Other slabs may hold as many entries of a slab as it has slots, and more.
+TEST(HostMemory, ASlabHasAllItsSlotsWhileOthersHoldItsEntries) {
+  constexpr size_t kHugePage = 2u << 20;
+  for (const size_t bytes : {kPage, 8 * kHugePage}) {
+    const auto budget = unlimited();
+    const auto slab = reserve_host_slab(budget, bytes, 2).value();
+    const auto other = reserve_host_slab(budget, bytes, 6).value();
+    for (uint32_t i = 0; i < 6; ++i) {
+      const uint32_t slot = i % 2;
+      ASSERT_TRUE(slab->commit(slot));
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(slab->slab().at(slot)) % bytes % kHugePage, 0u);
+      EXPECT_EQ(slab->slab().at(slot)[bytes - 1], std::byte{0});
+      slab->slab().at(slot)[bytes - 1] = std::byte(i + 1);
+      ASSERT_TRUE(other->share(i, slab->entry(slot)));
+      slab->release(slot);
+    }
+    EXPECT_EQ(budget->used_bytes(), 6 * bytes);
+    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(other->slab().at(i)[bytes - 1], std::byte(i + 1));
+    for (uint32_t i = 0; i < 6; ++i) other->release(i);
+    EXPECT_EQ(budget->used_bytes(), 0u);
+  }
+}
+
+// Threads own a slab each, and leave entries of a third one.
+TEST(HostMemory, SlabsOfOtherThreadsFreeEntries) {
+  const auto budget = unlimited();
+  const auto slab = reserve_host_slab(budget, kPage, 2).value();
+  ASSERT_TRUE(slab->commit(0));
+  ASSERT_TRUE(slab->commit(1));
+  const std::array entries = {slab->entry(0), slab->entry(1)};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      const auto own = reserve_host_slab(budget, kPage, 4).value();
+      for (uint32_t turn = 0; turn < 500; ++turn) {
+        EXPECT_TRUE(own->share(0, entries[turn % 2]));
+        EXPECT_TRUE(own->commit(1));
+        EXPECT_TRUE(own->share(2, own->entry(1)));
+        for (const uint32_t slot : {1, 0, 2}) own->release(slot);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(budget->used_bytes(), 2 * kPage);
+}
+
 // Commits, shares and releases at random, against a map from slots to contents.
 TEST(HostMemory, RandomSharesReadTheirOwnContent) {
-  constexpr uint32_t kSlots = 7;
+  constexpr uint32_t kSlabs = 3, kSlots = 4;
   const auto budget = unlimited();
-  const auto slab = reserve_host_slab(budget, kPage, kSlots).value();
-  const kernels::Slab view = slab->slab();
+  std::vector<std::unique_ptr<SlabMemory>> slabs(kSlabs);
+  using Slot = std::pair<uint32_t, uint32_t>;  // slab, slot
+  const auto at = [&](const Slot& slot) { return slabs[slot.first]->slab().at(slot.second); };
   Random random(3);
-  std::map<uint32_t, uint8_t> held;
-  for (int turn = 1; turn < 2000; ++turn) {
-    const auto slot = static_cast<uint32_t>(random.below(kSlots));
+  std::map<Slot, uint8_t> held;
+  for (int turn = 1; turn < 3000; ++turn) {
+    const auto number = static_cast<uint32_t>(random.below(kSlabs));
+    if (slabs[number] == nullptr) slabs[number] = reserve_host_slab(budget, kPage, kSlots).value();
+    SlabMemory& slab = *slabs[number];
+    const Slot slot = {number, static_cast<uint32_t>(random.below(kSlots))};
     if (held.erase(slot) > 0) {
-      slab->release(slot);
+      slab.release(slot.second);
     } else if (held.empty() || random.below(2) == 0) {
-      ASSERT_TRUE(slab->commit(slot));
-      ASSERT_EQ(view.at(slot)[7], std::byte{0}) << "memory is cleared";
+      ASSERT_TRUE(slab.commit(slot.second));
+      ASSERT_EQ(at(slot)[7], std::byte{0}) << "memory is cleared";
       do held[slot] = static_cast<uint8_t>(1 + random.below(255));
-      while (std::ranges::count(held, held[slot], &std::pair<const uint32_t, uint8_t>::second) > 1);
-      std::fill_n(view.at(slot), kPage, std::byte{held[slot]});
+      while (std::ranges::count(held, held[slot], &std::pair<const Slot, uint8_t>::second) > 1);
+      std::fill_n(at(slot), kPage, std::byte{held[slot]});
     } else {
       const auto with = *std::next(held.begin(), static_cast<long>(random.below(held.size())));
-      ASSERT_TRUE(slab->share(slot, with.first));
+      ASSERT_TRUE(slab.share(slot.second, slabs[with.first.first]->entry(with.first.second)));
       held[slot] = with.second;
+    }
+    if (random.below(50) == 0) {  // the slab ends
+      slabs[number].reset();
+      std::erase_if(held, [&](const auto& one) { return one.first.first == number; });
     }
     std::set<uint8_t> contents;
     for (const auto& [each, content] : held) {
       contents.insert(content);
-      ASSERT_EQ(view.at(each)[7], std::byte{content}) << turn;
-      ASSERT_EQ(view.at(each)[kPage - 1], std::byte{content}) << turn;
+      ASSERT_EQ(at(each)[7], std::byte{content}) << turn;
+      ASSERT_EQ(at(each)[kPage - 1], std::byte{content}) << turn;
     }
     ASSERT_EQ(budget->used_bytes(), contents.size() * kPage);
   }

@@ -2,59 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <list>
 
+#include "model/packed_matrix.h"
 #include "support/plain_device.h"
-#include "support/safetensors_text.h"
-#include "support/temp_directory.h"
+#include "support/small_weights.h"
 
 namespace itif::model {
 namespace {
 
+using testing::contents;
 using testing::entry;
+using testing::named;
 using testing::PlainDevice;
-
-Source named(const std::string& name) {
-  return {{name, "m." + name}};
-}
-
-std::vector<WeightKind> small_kinds(uint64_t table_rows) {
-  return {
-      {"words", Storage::kTable, {named("words")}, {table_rows, 2}},
-      {"gamma", Storage::kVector, {{{"norm.LayerNorm.weight", "norm.LayerNorm.gamma"}}}, {2}},
-      {"matrix", Storage::kMatrix, {named("top"), named("bottom")}, {2, 2}, {.n = 4, .k = 2}},
-      {"bias", Storage::kVector, {named("bias.top"), named("bias.bottom")}, {2}},
-  };
-}
-
-// Every tensor of small_kinds(rows), filled with first, first + 1, ….
-Checkpoint write_checkpoint(const testing::TempDirectory& directory, uint64_t rows, float first) {
-  const std::vector<std::pair<std::string, std::vector<uint64_t>>> tensors = {
-      {"words", {rows, 2}}, {"norm.LayerNorm.gamma", {2}}, {"m.top", {2, 2}},
-      {"m.bottom", {2, 2}}, {"m.bias.top", {2}},           {"m.bias.bottom", {2}}};
-  std::string header = "{";
-  uint64_t offset = 0;
-  std::vector<float> values;
-  for (const auto& [name, dims] : tensors) {
-    const uint64_t count = dims[0] * (dims.size() > 1 ? dims[1] : 1);
-    const std::string shape =
-        dims.size() > 1 ? "[" + std::to_string(dims[0]) + "," + std::to_string(dims[1]) + "]"
-                        : "[" + std::to_string(dims[0]) + "]";
-    header += (offset ? "," : "") + entry(name, "F32", shape, offset, offset + count * 4);
-    offset += count * 4;
-    for (uint64_t i = 0; i < count; ++i) values.push_back(first++);
-  }
-  directory.write("model.safetensors",
-                  testing::safetensors(header + "}", testing::f32_bytes(values)));
-  return Checkpoint::open(directory.path()).value();
-}
-
-std::vector<float> contents(const WeightStore& store, size_t kind, uint32_t slot, size_t count) {
-  std::vector<float> values(count);
-  std::memcpy(values.data(), store.slab(kind).at(slot), count * sizeof(float));
-  return values;
-}
+using testing::small_kinds;
+using testing::write_checkpoint;
 
 // Each GEMM's weights start on their own cache line.
 TEST(WeightStore, GemmsOfOneMatrixStartOnCacheLines) {
@@ -137,17 +99,9 @@ class SharedStore : public ::testing::Test {
     EXPECT_EQ(store_->used_bytes() - before, match.new_bytes);
     return *slot;
   }
-  // Writes a model whose values equal those of `first`, except those from `at` on, which begin with
-  // `then`.
+  // Writes a model whose values equal those of `first`, except the one at `at`.
   Checkpoint with_change(float first, size_t at, float then) {
-    const testing::TempDirectory& directory = files_.emplace_back();
-    write_checkpoint(directory, 3, first);
-    std::string bytes = directory.read("model.safetensors");
-    const float value = then;
-    constexpr size_t kValues = 6 + 2 + 4 + 4 + 2 + 2;
-    std::memcpy(bytes.data() + bytes.size() - (kValues - at) * 4, &value, 4);
-    directory.write("model.safetensors", bytes);
-    return Checkpoint::open(directory.path()).value();
+    return testing::write_changed_checkpoint(files_.emplace_back(), first, at, then);
   }
   uint32_t add(const Checkpoint& checkpoint) {
     const auto match = store_->match(small_kinds(3), checkpoint, nullptr).value();

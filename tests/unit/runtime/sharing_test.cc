@@ -177,7 +177,7 @@ TEST_F(Sharing, WithoutItEachTenantHasItsOwnCopy) {
   EXPECT_NE(group_->model(0)->weight_slot, group_->model(1)->weight_slot);
 }
 
-// oneDNN and its prepacked weights: shared layers are read through the slab's places.
+// oneDNN and its prepacked weights: shared layers are read through the slab's offsets.
 TEST_F(Sharing, TheHostDeviceSharesToo) {
   const Variant base, half{.tuned_layers = {2, 3}, .seed = 5};
   const std::string a = make(base), b = make(half), c = make({.tuned_layers = {1}, .seed = 6});

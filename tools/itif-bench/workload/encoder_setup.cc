@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "limits/noise.h"
+#include "model/packed_matrix.h"
 #include "workload/costs.h"
 #include "workload/devices.h"
 #include "workload/floor.h"

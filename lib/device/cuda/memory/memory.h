@@ -3,7 +3,8 @@
 //
 // Slabs reserve addresses for all slots and commit memory in pieces (virtual_memory.h). The end of
 // a slot and the start of the next may be in one piece, which stays committed while any of them is.
-// Slots of whole pieces can share memory: their pieces are then mapped at both addresses.
+// Slots of whole pieces can share memory, also slots of different slabs: their pieces are then
+// mapped at both addresses.
 #pragma once
 
 #include <atomic>

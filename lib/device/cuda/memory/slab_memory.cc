@@ -1,11 +1,11 @@
-#include <algorithm>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "device/cuda/memory/memory.h"
 #include "device/cuda/memory/virtual_memory.h"
-#include "device/slab_places.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -18,7 +18,8 @@ size_t round_up(size_t value, size_t to) {
   return (value + to - 1) / to * to;
 }
 
-class CudaSlabMemory final : public SlabMemory {
+// Both kinds of slabs: addresses for all slots.
+class CudaSlabMemory : public SlabMemory {
  public:
   CudaSlabMemory(std::shared_ptr<Budget> budget, std::shared_ptr<VirtualMemory> memory,
                  CUdeviceptr address, size_t reserved_bytes, size_t stride_bytes,
@@ -26,25 +27,114 @@ class CudaSlabMemory final : public SlabMemory {
       : budget_(std::move(budget)),
         memory_(std::move(memory)),
         address_(address),
-        reserved_bytes_(reserved_bytes),
-        pieces_(reserved_bytes / memory_->piece_bytes()),
-        num_holders_(pieces_.size()),
-        places_(max_slots) {
+        reserved_bytes_(reserved_bytes) {
     slab_ = {.base = reinterpret_cast<std::byte*>(address), .stride_bytes = stride_bytes};
     max_slots_ = max_slots;
   }
-  ~CudaSlabMemory() override {
-    for (uint32_t slot = 0; slot < max_slots_; ++slot)
-      if (places_.holds(slot)) release(slot);
-    memory_->free(address_, reserved_bytes_);
-  }
+  // REQUIRES: nothing is mapped.
+  ~CudaSlabMemory() override { memory_->free(address_, reserved_bytes_); }
   CudaSlabMemory(const CudaSlabMemory&) = delete;
   CudaSlabMemory& operator=(const CudaSlabMemory&) = delete;
 
+ protected:
+  Status clear(uint32_t slot) {
+    return budget_->transfers().fill(slab_.at(slot), 0, slab_.stride_bytes,
+                                     "cannot clear a slab's slot");
+  }
+
+  const std::shared_ptr<Budget> budget_;
+  const std::shared_ptr<VirtualMemory> memory_;
+  const CUdeviceptr address_;
+  const size_t reserved_bytes_;
+};
+
+// The pieces of one slot, and their part of the budget.
+class CudaSlabEntry final : public SlabEntry {
+ public:
+  CudaSlabEntry(std::shared_ptr<Budget> budget, std::shared_ptr<VirtualMemory> memory,
+                std::vector<VirtualMemory::Piece> pieces)
+      : budget_(std::move(budget)), memory_(std::move(memory)), pieces_(std::move(pieces)) {}
+  ~CudaSlabEntry() override {
+    memory_->release(pieces_);
+    budget_->give_back(pieces_.size() * memory_->piece_bytes());
+  }
+  CudaSlabEntry(const CudaSlabEntry&) = delete;
+  CudaSlabEntry& operator=(const CudaSlabEntry&) = delete;
+  std::span<const VirtualMemory::Piece> pieces() const { return pieces_; }
+
+ private:
+  const std::shared_ptr<Budget> budget_;
+  const std::shared_ptr<VirtualMemory> memory_;
+  const std::vector<VirtualMemory::Piece> pieces_;
+};
+
+// Slots of whole pieces. Each maps the pieces of its entry at its own addresses.
+class SharedSlabMemory final : public CudaSlabMemory {
+ public:
+  template <class... Args>
+  explicit SharedSlabMemory(Args&&... args)
+      : CudaSlabMemory(std::forward<Args>(args)...), entries_(max_slots_) {}
+  ~SharedSlabMemory() override {
+    for (uint32_t slot = 0; slot < max_slots_; ++slot)
+      if (entries_[slot] != nullptr) release(slot);
+  }
+
   Status commit(uint32_t slot) override {
-    CHECK(slot < max_slots_ && !places_.holds(slot));
+    CHECK(slot < max_slots_ && entries_[slot] == nullptr);
+    ITIF_TRY(budget_->take(slab_.stride_bytes, "a slab's slot"));
+    std::vector<VirtualMemory::Piece> pieces(slab_.stride_bytes / memory_->piece_bytes());
+    if (Status mapped = memory_->map(address_of(slot), pieces); !mapped) {
+      budget_->give_back(slab_.stride_bytes);
+      return mapped;
+    }
+    entries_[slot] = std::make_shared<CudaSlabEntry>(budget_, memory_, std::move(pieces));
+    Status cleared = clear(slot);
+    if (!cleared) release(slot);
+    return cleared;
+  }
+  bool can_share() const override { return true; }
+  std::shared_ptr<const SlabEntry> entry(uint32_t slot) const override {
+    CHECK(slot < max_slots_ && entries_[slot] != nullptr);
+    return entries_[slot];
+  }
+  Status share(uint32_t slot, const std::shared_ptr<const SlabEntry>& entry) override {
+    CHECK(slot < max_slots_ && entries_[slot] == nullptr);
+    auto shared = std::static_pointer_cast<const CudaSlabEntry>(entry);
+    CHECK(shared->pieces().size() * memory_->piece_bytes() == slab_.stride_bytes);
+    ITIF_TRY(memory_->map_again(address_of(slot), shared->pieces()));
+    entries_[slot] = std::move(shared);
+    return {};
+  }
+  void release(uint32_t slot) override {
+    CHECK(slot < max_slots_ && entries_[slot] != nullptr);
+    memory_->unmap_again(address_of(slot), entries_[slot]->pieces());
+    entries_[slot].reset();
+  }
+
+ private:
+  CUdeviceptr address_of(uint32_t slot) const { return address_ + slot * slab_.stride_bytes; }
+
+  std::vector<std::shared_ptr<const CudaSlabEntry>> entries_;  // by slot; null: no memory
+};
+
+// Slots whose ends are within a piece, which the next slot uses, too.
+class AdjacentSlabMemory final : public CudaSlabMemory {
+ public:
+  template <class... Args>
+  explicit AdjacentSlabMemory(Args&&... args)
+      : CudaSlabMemory(std::forward<Args>(args)...),
+        pieces_(reserved_bytes_ / memory_->piece_bytes()),
+        num_slots_(pieces_.size()),
+        has_memory_(max_slots_) {}
+  ~AdjacentSlabMemory() override {
+    for (uint32_t slot = 0; slot < max_slots_; ++slot)
+      if (has_memory_[slot]) release(slot);
+  }
+
+  Status commit(uint32_t slot) override {
+    CHECK(slot < max_slots_ && !has_memory_[slot]);
     const Run all = pieces_of(slot);
-    const Run fresh = held_by_none(all);
+    const Run fresh = unused(all);
     const size_t bytes = fresh.count * memory_->piece_bytes();
     ITIF_TRY(budget_->take(bytes, "a slab's slot"));
     if (fresh.count > 0) {
@@ -53,33 +143,21 @@ class CudaSlabMemory final : public SlabMemory {
         return mapped;
       }
     }
-    for (size_t i = 0; i < all.count; ++i) ++num_holders_[all.first + i];
-    places_.take(slot);
-    Status cleared = budget_->transfers().fill(slab_.at(slot), 0, slab_.stride_bytes,
-                                               "cannot clear a slab's slot");
+    for (size_t i = 0; i < all.count; ++i) ++num_slots_[all.first + i];
+    has_memory_[slot] = true;
+    Status cleared = clear(slot);
     if (!cleared) release(slot);
     return cleared;
   }
-  bool can_share() const override { return slab_.stride_bytes % memory_->piece_bytes() == 0; }
-  Status share(uint32_t slot, uint32_t with) override {
-    CHECK(can_share() && !places_.holds(slot) && places_.holds(with));
-    const Run mine = pieces_of(slot);
-    std::ranges::copy(of(pieces_of(with)), of(mine).begin());
-    ITIF_TRY(memory_->map_again(address_of(mine), of(mine)));
-    for (size_t i = 0; i < mine.count; ++i) ++num_holders_[mine.first + i];
-    places_.share(slot, with);
-    return {};
-  }
   void release(uint32_t slot) override {
-    const bool is_last = places_.release(slot).has_value();
+    CHECK(slot < max_slots_ && has_memory_[slot]);
+    has_memory_[slot] = false;
     const Run all = pieces_of(slot);
-    for (size_t i = 0; i < all.count; ++i) --num_holders_[all.first + i];
-    if (!is_last) return memory_->unmap_again(address_of(all), of(all));
-    const Run left = held_by_none(all);
+    for (size_t i = 0; i < all.count; ++i) --num_slots_[all.first + i];
+    const Run left = unused(all);
     if (left.count > 0) memory_->unmap(address_of(left), of(left));
     budget_->give_back(left.count * memory_->piece_bytes());
   }
-  uint64_t used_bytes() const override { return places_.num_taken() * slab_.stride_bytes; }
 
  private:
   struct Run {
@@ -91,11 +169,11 @@ class CudaSlabMemory final : public SlabMemory {
     const size_t first = begin / bytes;
     return {first, (begin + slab_.stride_bytes - 1) / bytes + 1 - first};
   }
-  // Returns the pieces of a slot that no committed slot uses. They are adjacent: a slot shares only
-  // its first and last piece.
-  Run held_by_none(Run run) const {
-    while (run.count > 0 && num_holders_[run.first] > 0) ++run.first, --run.count;
-    while (run.count > 0 && num_holders_[run.first + run.count - 1] > 0) --run.count;
+  // Returns the pieces of a slot that no committed slot uses. They are adjacent: a slot has only
+  // its first and last piece in common with others.
+  Run unused(Run run) const {
+    while (run.count > 0 && num_slots_[run.first] > 0) ++run.first, --run.count;
+    while (run.count > 0 && num_slots_[run.first + run.count - 1] > 0) --run.count;
     return run;
   }
   CUdeviceptr address_of(const Run& run) const {
@@ -105,13 +183,9 @@ class CudaSlabMemory final : public SlabMemory {
     return std::span(pieces_).subspan(run.first, run.count);
   }
 
-  const std::shared_ptr<Budget> budget_;
-  const std::shared_ptr<VirtualMemory> memory_;
-  const CUdeviceptr address_;
-  const size_t reserved_bytes_;
   std::vector<VirtualMemory::Piece> pieces_;
-  std::vector<uint32_t> num_holders_;  // committed slots, by piece
-  SlabPlaces places_;  // counts the slots that share pieces; kernels address slots by stride
+  std::vector<uint32_t> num_slots_;  // committed slots, by piece
+  std::vector<bool> has_memory_;     // by slot
 };
 
 }  // namespace
@@ -128,8 +202,11 @@ Result<std::unique_ptr<SlabMemory>> reserve_slab(std::shared_ptr<Budget> budget,
                 "a slab exceeds the address space; lower the group's largest number of tenants");
   const size_t reserved_bytes = round_up(stride_bytes * max_slots, memory->piece_bytes());
   ITIF_ASSIGN(const CUdeviceptr address, memory->reserve(reserved_bytes));
-  return std::make_unique<CudaSlabMemory>(std::move(budget), std::move(memory), address,
-                                          reserved_bytes, stride_bytes, max_slots);
+  if (stride_bytes == whole_bytes)
+    return std::make_unique<SharedSlabMemory>(std::move(budget), std::move(memory), address,
+                                              reserved_bytes, stride_bytes, max_slots);
+  return std::make_unique<AdjacentSlabMemory>(std::move(budget), std::move(memory), address,
+                                              reserved_bytes, stride_bytes, max_slots);
 }
 
 }  // namespace itif::device::cuda

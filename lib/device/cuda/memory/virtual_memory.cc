@@ -1,6 +1,7 @@
 #include "device/cuda/memory/virtual_memory.h"
 
 #include <algorithm>
+#include <set>
 
 #include "device/cuda/driver/entry_point.h"
 
@@ -130,6 +131,11 @@ void VirtualMemory::unmap_again(CUdeviceptr address, std::span<const Piece> piec
   }
 }
 
+void VirtualMemory::release(std::span<const Piece> pieces) {
+  enter();
+  for (const Piece piece : pieces) give_back({.piece = piece, .is_held = true});
+}
+
 void VirtualMemory::give_back(Refused all) {
   take_back(all);
   if (all.is_done()) return;
@@ -148,7 +154,10 @@ size_t VirtualMemory::free_refused() {
   for (Refused& rest : refused_) take_back(rest);
   std::erase_if(refused_, [](const Refused& rest) { return rest.is_done(); });
   free_refused_ranges();
-  return refused_.size() * piece_bytes_;
+  // A piece may be refused for each of its addresses.
+  std::set<Piece> pieces;
+  for (const Refused& rest : refused_) pieces.insert(rest.piece);
+  return pieces.size() * piece_bytes_;
 }
 
 void VirtualMemory::forget_refused() {

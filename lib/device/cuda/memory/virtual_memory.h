@@ -32,8 +32,10 @@ class VirtualMemory {
   // Maps pieces at `address` that are mapped elsewhere, all or none. Errors: kResourceExhausted,
   // kInternal.
   Status map_again(CUdeviceptr address, std::span<const Piece> pieces);
-  // Unmaps pieces that stay mapped elsewhere.
+  // Unmaps pieces that map_again() or map() has mapped, without freeing them.
   void unmap_again(CUdeviceptr address, std::span<const Piece> pieces);
+  // Frees pieces of map() once nothing maps them.
+  void release(std::span<const Piece> pieces);
 
   // Call after a reset: frees the memory that the device refused to take back. Returns the bytes
   // refused again.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/slab_places.h"
 #include "device/stream/async_stream.h"
 #include "support/plain_stream.h"
 
@@ -26,43 +25,62 @@ struct PlainBuffer final : device::Buffer {
   std::shared_ptr<PlainDeviceState> state;
 };
 
-// Poisons uncommitted and released slots, so that using them shows in the results.
-struct PlainSlab final : device::SlabMemory {
-  PlainSlab(std::shared_ptr<PlainDeviceState> owner, size_t slot_bytes, uint32_t max_slots)
-      : state(std::move(owner)),
-        memory(slot_bytes * max_slots, std::byte{0xff}),
-        places(max_slots) {
-    slab_ = {memory.data(), slot_bytes, places.data()};
-    max_slots_ = max_slots;
-  }
-  ~PlainSlab() override {
-    state->live_slots -= places.num_taken();
-    state->slab_bytes -= places.num_taken() * slab_.stride_bytes;
-  }
-  Status commit(uint32_t slot) override {
-    if (!state->may_allocate()) return fail(Code::kResourceExhausted, "no memory for a slot");
-    places.take(slot);
+struct PlainEntry final : device::SlabEntry {
+  PlainEntry(std::shared_ptr<PlainDeviceState> owner, size_t size)
+      : state(std::move(owner)), memory(size, std::byte{0xff}) {
     ++state->live_slots;
-    state->slab_bytes += slab_.stride_bytes;
-    return {};
+    state->slab_bytes += memory.size();
   }
-  uint64_t used_bytes() const override { return places.num_taken() * slab_.stride_bytes; }
-  bool can_share() const override { return state->slots_can_share; }
-  Status share(uint32_t slot, uint32_t with) override {
-    CHECK(can_share());
-    places.share(slot, with);
-    return {};
-  }
-  void release(uint32_t slot) override {
-    const auto place = places.release(slot);
-    if (!place) return;
+  ~PlainEntry() override {
     --state->live_slots;
-    state->slab_bytes -= slab_.stride_bytes;
-    std::memset(slab_.base + *place * slab_.stride_bytes, 0xff, slab_.stride_bytes);
+    state->slab_bytes -= memory.size();
   }
   std::shared_ptr<PlainDeviceState> state;
   std::vector<std::byte> memory;
-  device::SlabPlaces places;
+};
+
+// Slots without memory are poisoned, so that using them shows in the results.
+struct PlainSlab final : device::SlabMemory {
+  PlainSlab(std::shared_ptr<PlainDeviceState> owner, size_t slot_bytes, uint32_t max_slots)
+      : state(std::move(owner)),
+        poison(slot_bytes, std::byte{0xff}),
+        entries(max_slots),
+        offsets(max_slots) {
+    slab_ = {poison.data(), slot_bytes, offsets.data()};
+    max_slots_ = max_slots;
+  }
+  Status commit(uint32_t slot) override {
+    CHECK(entries[slot] == nullptr);
+    if (!state->may_allocate()) return fail(Code::kResourceExhausted, "no memory for a slot");
+    hold(slot, std::make_shared<PlainEntry>(state, slab_.stride_bytes));
+    return {};
+  }
+  bool can_share() const override { return state->slots_can_share; }
+  std::shared_ptr<const device::SlabEntry> entry(uint32_t slot) const override {
+    CHECK(can_share() && entries[slot] != nullptr);
+    return entries[slot];
+  }
+  Status share(uint32_t slot, const std::shared_ptr<const device::SlabEntry>& entry) override {
+    CHECK(can_share() && entries[slot] == nullptr);
+    if (!state->may_share()) return fail(Code::kInternal, "a slot cannot be mapped");
+    auto* shared = const_cast<PlainEntry*>(static_cast<const PlainEntry*>(entry.get()));
+    CHECK(shared->state == state && shared->memory.size() == slab_.stride_bytes);
+    hold(slot, {std::const_pointer_cast<device::SlabEntry>(entry), shared});
+    return {};
+  }
+  void release(uint32_t slot) override {
+    CHECK(entries[slot] != nullptr);
+    entries[slot].reset();
+    offsets[slot] = 0;
+  }
+  void hold(uint32_t slot, std::shared_ptr<PlainEntry> entry) {
+    offsets[slot] = entry->memory.data() - slab_.base;
+    entries[slot] = std::move(entry);
+  }
+  std::shared_ptr<PlainDeviceState> state;
+  std::vector<std::byte> poison;
+  std::vector<std::shared_ptr<PlainEntry>> entries;
+  std::vector<ptrdiff_t> offsets;
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct PlannedGemm {
 // Counters and requested failures. The device shares them with its buffers, slabs and streams.
 struct PlainDeviceState {
   int allocations_until_failure = -1;  // buffers and slots together; -1: never fails
+  int shares_until_failure = -1;       // SlabMemory::share(); -1: never fails
   bool fail_synchronize = false;
   Code failure = Code::kInternal;  // of fail_synchronize
   size_t available_bytes = size_t{1} << 40;
@@ -36,6 +37,10 @@ struct PlainDeviceState {
   bool may_allocate() {
     if (allocations_until_failure < 0) return true;
     return allocations_until_failure-- > 0;
+  }
+  bool may_share() {
+    if (shares_until_failure < 0) return true;
+    return shares_until_failure-- > 0;
   }
 };
 
