@@ -134,43 +134,6 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
   return {};
 }
 
-Result<Linear> load_linear(device::Device& device, const LinearSpec& spec,
-                           const Checkpoint& checkpoint, size_t& bytes) {
-  Linear linear;
-  linear.n = spec.n;
-  linear.k = spec.k;
-  linear.activation = spec.activation;
-  const auto load = [&](const std::string& name,
-                        const Shape& shape) -> Result<std::unique_ptr<device::Buffer>> {
-    ITIF_ASSIGN(const HostTensor tensor, checkpoint.read(name, shape));
-    ITIF_ASSIGN(std::unique_ptr<device::Buffer> buffer, device.allocate(shape.elements() * 4));
-    ITIF_TRY(device.upload(tensor.view, DType::kF32, buffer->data()));
-    bytes += buffer->bytes();
-    return buffer;
-  };
-  ITIF_ASSIGN(linear.weight, load(spec.weight, {spec.n, spec.k}));
-  if (!spec.bias.empty()) {
-    ITIF_ASSIGN(linear.bias, load(spec.bias, {spec.n}));
-  }
-  return linear;
-}
-
-Status load_all(device::Device& device, const std::vector<LinearSpec>& specs,
-                const Checkpoint& checkpoint, std::vector<Linear>& out, size_t& bytes) {
-  for (const LinearSpec& spec : specs) {
-    if (spec.directory.empty()) {
-      ITIF_ASSIGN(Linear linear, load_linear(device, spec, checkpoint, bytes));
-      out.push_back(std::move(linear));
-    } else {
-      ITIF_ASSIGN(const Checkpoint own, Checkpoint::open(spec.directory));
-      ITIF_ASSIGN(Linear linear, load_linear(device, spec, own, bytes));
-      ITIF_TRY(own.unchanged());
-      out.push_back(std::move(linear));
-    }
-  }
-  return {};
-}
-
 const char* pooling_name(kernels::Pooling pooling) {
   switch (pooling) {
     case kernels::Pooling::kFirst: return "cls";
@@ -260,23 +223,6 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
   }
   if (head.answers_pooled || (head.kind == HeadKind::kClassification && stands_on_dense))
     head.pooler.push_back(std::move(dense));
-  return head;
-}
-
-uint64_t head_bytes(const HeadSpec& spec) {
-  uint64_t bytes = 0;
-  for (const auto* linears : {&spec.pooler, &spec.classifier, &spec.dense})
-    for (const LinearSpec& linear : *linears)
-      bytes += sizeof(float) * linear.n * (uint64_t{linear.k} + (linear.bias.empty() ? 0 : 1));
-  return bytes;
-}
-
-Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Checkpoint& checkpoint) {
-  Head head;
-  head.spec = spec;
-  ITIF_TRY(load_all(device, spec.pooler, checkpoint, head.pooler, head.bytes));
-  ITIF_TRY(load_all(device, spec.classifier, checkpoint, head.classifier, head.bytes));
-  ITIF_TRY(load_all(device, spec.dense, checkpoint, head.dense, head.bytes));
   return head;
 }
 

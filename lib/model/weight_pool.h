@@ -6,6 +6,8 @@
 // memory that the device has given. The last holder frees it, also if the store that loaded it is
 // gone.
 //
+// The tensors of heads are entries, too.
+//
 // Loads of weights that may be equal happen one after another, also in different groups: each
 // claims the beginnings of its weights while it compares and loads.
 //
@@ -33,10 +35,12 @@ class WeightPool {
   // Bytes of the entries that count for a store. Written with mutex() held, read without it.
   using Account = std::atomic<uint64_t>;
   struct Entry {
-    std::shared_ptr<const device::SlabEntry> memory;  // null: slots of this size share nothing
+    std::shared_ptr<const device::SlabEntry> memory = {};  // null: slots of this size share nothing
     uint64_t bytes = 0;
     EntryContent content = {};           // empty: unknown; nobody finds the entry
     std::vector<Account*> holders = {};  // one per slot, in the order in which they came
+    // A head's tensor (head.h), which is no slot of a slab. Then `memory` is null.
+    std::unique_ptr<const device::Buffer> buffer = nullptr;
   };
   // Sorted beginnings that a load claims.
   using Claim = std::vector<EntryBeginning>;

@@ -119,6 +119,7 @@ class WeightStore {
   // Any thread. REQUIRES: the slot has a holder.
   uint32_t order_of(uint32_t slot) const noexcept { return equal_.order_of(slot); }
   const std::vector<WeightKind>& kinds() const { return slabs_.kinds(); }
+  WeightPool& pool() const { return pool_; }
   // Device memory of one committed slot that shares nothing.
   uint64_t slot_bytes() const { return slabs_.slot_bytes(); }
   // Device memory of all slots; shared memory counts once, in the store that has held it longest.

@@ -38,8 +38,8 @@ struct AdmittedTenant {
   std::unique_ptr<const model::AdapterWeights> adapter;  // null: none, or it is merged
   std::string base_version;  // Checkpoint::version() of the model in the weight slot; empty: none
 
-  // Device memory that no other tenant shares: head and adapter.
-  uint64_t own_bytes() const { return model.head.bytes + scratch.bytes() + model.adapter_bytes; }
+  // Device memory that no other tenant shares.
+  uint64_t own_bytes() const { return scratch.bytes() + model.adapter_bytes; }
 };
 
 }  // namespace itif::runtime

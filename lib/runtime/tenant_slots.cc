@@ -195,9 +195,16 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   // Weights on their way to the host device take memory of the same machine.
   const uint64_t loading_bytes =
       device_.info().kind == "host" ? weights_->loading_bytes(match, kinds, opened.checkpoint) : 0;
+  model::HeadMemory head_memory{.pool = weights_->pool(),
+                                .account = own_bytes_,
+                                .match = {.same = {}, .new_bytes = model::head_bytes(opened.head)}};
+  if (options_.shares_weights) {
+    ITIF_ASSIGN(head_memory.match,
+                model::match_head(weights_->pool(), opened.head, opened.checkpoint));
+  }
   const uint64_t needed_bytes =
-      match.new_bytes + model::head_bytes(opened.head) +
-      HeadScratch::bytes_of(opened.head, options_) + loading_bytes +
+      match.new_bytes + head_memory.match.new_bytes + HeadScratch::bytes_of(opened.head, options_) +
+      loading_bytes +
       (has_updates ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules) : 0);
   auto hold = load_memory_.hold(device_, needed_bytes);
   if (!hold)
@@ -224,7 +231,8 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   WeightsGuard guard{weights_.get(), weight_slot};
   report("loading the head", kPackedShare);
   auto tenant = std::make_unique<AdmittedTenant>();
-  ITIF_ASSIGN(tenant->model.head, model::load_head(device_, opened.head, opened.checkpoint));
+  ITIF_ASSIGN(tenant->model.head,
+              model::load_head(device_, opened.head, opened.checkpoint, &head_memory));
   ITIF_ASSIGN(tenant->scratch, HeadScratch::make(device_, opened.head, options_));
   if (has_updates) {
     report("loading the adapter", kPackedShare);
@@ -246,7 +254,8 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   tenant->model.images = std::move(opened.images);
   tenant->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
   tenant->model.max_text_tokens = std::min(tenant->model.max_tokens, opened.max_text_tokens);
-  tenant->model.weight_bytes = weights_->slot_bytes() + tenant->own_bytes();
+  tenant->model.weight_bytes =
+      weights_->slot_bytes() + tenant->model.head.bytes + tenant->own_bytes();
   {
     const std::lock_guard lock(mutex_);
     own_bytes_ += tenant->own_bytes();

@@ -104,7 +104,8 @@ class TenantSlots {
   mutable std::mutex mutex_;
   std::vector<bool> is_taken_;  // by slot, also while it is filled; guarded by mutex_
   std::atomic<uint32_t> num_tenants_ = 0;
-  std::atomic<uint64_t> own_bytes_ = 0;  // of all tenants
+  // AdmittedTenant::own_bytes() of all tenants, and their heads as far as they count here.
+  model::WeightPool::Account own_bytes_ = 0;
 };
 
 }  // namespace itif::runtime

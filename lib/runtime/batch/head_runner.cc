@@ -23,7 +23,7 @@ bool stands_on_pooler(const Live& live) noexcept {
          wants(live, ResultKind::kClasses);
 }
 
-float* floats(const std::unique_ptr<device::Buffer>& buffer) noexcept {
+float* floats(const auto& buffer) noexcept {
   return reinterpret_cast<float*>(buffer->data());
 }
 

@@ -22,37 +22,37 @@ class SharingGroups : public Sharing {
     return make_encoder_group(device, spec(), options).value();
   }
   std::unique_ptr<EncoderGroup> make_group() { return make_group(device_); }
-  // The device memory of the group's slabs that counts for it.
-  static uint64_t backbone_bytes(const EncoderGroup& group) {
+  // The device memory that counts for the group, without the scratch of its tenants' heads.
+  static uint64_t weight_bytes(const EncoderGroup& group) {
     uint64_t bytes = group.weight_bytes();
     for (uint32_t slot = 0; slot < kOptions.max_tenants; ++slot)
-      if (const model::TenantModel* model = group.model(slot)) bytes -= own_bytes(*model);
+      if (const model::TenantModel* model = group.model(slot)) bytes -= scratch_bytes(*model);
     return bytes;
   }
-  // The memory of a tenant's head.
-  static uint64_t own_bytes(const model::TenantModel& model) {
-    const auto& head = model.head.spec;
-    return model.head.bytes + HeadScratch::bytes_of(head, kOptions);
+  static uint64_t scratch_bytes(const model::TenantModel& model) {
+    return HeadScratch::bytes_of(model.head.spec, kOptions);
   }
 
   model::WeightPool pool_;
 };
 
-TEST_F(SharingGroups, AGroupOfTheSameModelTakesTheMemoryOfItsHead) {
+TEST_F(SharingGroups, AGroupOfTheSameModelTakesNoMemoryForIt) {
   const std::string a = make({}), b = copy(a);
   const auto first = make_group(), second = make_group();
   const uint32_t slot = first->admit(a, nullptr).value();
-  const size_t one = device_.state().slab_bytes;
+  const size_t one = device_.state().slab_bytes + first->model(slot)->head.bytes;
+  const size_t buffers = device_.state().buffer_bytes;
   const uint32_t other = second->admit(b, nullptr).value();
-  EXPECT_EQ(device_.state().slab_bytes, one);
-  EXPECT_EQ(backbone_bytes(*first), one);
-  EXPECT_EQ(backbone_bytes(*second), 0u);
+  EXPECT_EQ(device_.state().slab_bytes, bytes_of({{}}));
+  EXPECT_EQ(device_.state().buffer_bytes, buffers + scratch_bytes(*second->model(other)));
+  EXPECT_EQ(weight_bytes(*first), one);
+  EXPECT_EQ(weight_bytes(*second), 0u);
   EXPECT_EQ(second->model(other)->weight_bytes, first->model(slot)->weight_bytes)
       << "what it would take alone";
   EXPECT_EQ(answer_of(*second, device_, other), alone(a));
   first->release(slot);
-  EXPECT_EQ(backbone_bytes(*first), 0u);
-  EXPECT_EQ(backbone_bytes(*second), one);
+  EXPECT_EQ(weight_bytes(*first), 0u);
+  EXPECT_EQ(weight_bytes(*second), one);
   EXPECT_EQ(answer_of(*second, device_, other), alone(a));
   second->release(other);
   EXPECT_EQ(device_.state().slab_bytes, 0u);
@@ -67,7 +67,7 @@ TEST_F(SharingGroups, AGroupThatEndsLeavesOthersTheirWeights) {
   const uint32_t other = second->admit(a, nullptr).value();
   first.reset();
   EXPECT_EQ(device_.state().slab_bytes, bytes_of({{}}));
-  EXPECT_EQ(backbone_bytes(*second), bytes_of({{}}));
+  EXPECT_EQ(weight_bytes(*second), bytes_of({{}}) + second->model(other)->head.bytes);
   EXPECT_EQ(answer_of(*second, device_, other), alone(a));
 }
 
@@ -83,11 +83,11 @@ TEST_F(SharingGroups, AGroupThatDoesNotShareHasItsOwnCopies) {
   EXPECT_EQ(device_.state().slab_bytes, 2 * bytes_of({{}}));
 }
 
-TEST_F(SharingGroups, AnotherGroupsTenantFitsWithRoomForItsHeadOnly) {
+TEST_F(SharingGroups, AnotherGroupsTenantFitsWithRoomForWhatItDoesNotShare) {
   const std::string a = make({}), c = make({.tuned_layers = {0}, .seed = 7});
   const auto first = make_group(), second = make_group();
   const uint32_t slot = first->admit(a, nullptr).value();
-  device_.state().available_bytes = own_bytes(*first->model(slot));
+  device_.state().available_bytes = scratch_bytes(*first->model(slot));
   EXPECT_EQ(second->admit(c, nullptr).error().code, Code::kResourceExhausted);
   EXPECT_TRUE(second->admit(a, nullptr));
 }
@@ -104,7 +104,7 @@ TEST_F(SharingGroups, AGroupMovesToAnotherDevice) {
   options.weight_pool = &other_pool;
   auto moved = make_encoder_group(fallback, spec(), options).value();
   ASSERT_TRUE(moved->admit(a, nullptr));
-  EXPECT_EQ(backbone_bytes(*moved), bytes_of({{}}));
+  EXPECT_EQ(weight_bytes(*moved), bytes_of({{}}) + moved->model(0)->head.bytes);
   moves.reset();
   EXPECT_EQ(answer_of(*stays, device_, slot), alone(a));
   EXPECT_EQ(answer_of(*moved, fallback, 0), alone(a));
@@ -125,6 +125,11 @@ TEST_F(SharingGroups, RandomTenantsAnswerAsAlone) {
       if (random.below(3) == 0) variant.tuned_layers.insert(layer);
     directories.push_back(make(variant));
   }
+  const size_t none = device_.state().buffer_bytes;
+  const size_t workspace = [&] {
+    const auto group = make_group();
+    return device_.state().buffer_bytes - none;
+  }();
   std::array<std::unique_ptr<EncoderGroup>, 3> groups;
   std::array<std::map<uint32_t, size_t>, 3> admitted;  // slot to variant
   for (int turn = 0; turn < 200; ++turn) {
@@ -151,16 +156,19 @@ TEST_F(SharingGroups, RandomTenantsAnswerAsAlone) {
       device_.state().shares_until_failure = -1;
     }
     std::vector<Variant> held;
-    uint64_t counted = 0;
+    uint64_t counted = 0, buffers = device_.state().buffer_bytes - none;
     for (size_t i = 0; i < groups.size(); ++i) {
-      if (groups[i] != nullptr) counted += backbone_bytes(*groups[i]);
+      if (groups[i] != nullptr) {
+        counted += groups[i]->weight_bytes();
+        buffers -= workspace;
+      }
       for (const auto& [slot, variant] : admitted[i]) {
         held.push_back(variants[variant]);
         ASSERT_EQ(answer_of(*groups[i], device_, slot), alone(directories[variant])) << turn;
       }
     }
     ASSERT_EQ(device_.state().slab_bytes, bytes_of(held)) << turn;
-    ASSERT_EQ(counted, bytes_of(held)) << turn;
+    ASSERT_EQ(counted, bytes_of(held) + buffers) << turn << ": also heads and their scratch";
   }
 }
 
@@ -178,21 +186,21 @@ TEST_F(SharingGroups, TheHostDeviceSharesToo) {
     auto first = make_group(*device);
     const auto second = make_group(*device);
     const uint32_t first_a = first->admit(a, nullptr).value();
-    const uint64_t bytes = backbone_bytes(*first);
+    const uint64_t bytes = weight_bytes(*first);
     const uint32_t second_a = second->admit(a, nullptr).value();
-    EXPECT_EQ(backbone_bytes(*second), 0u);
+    EXPECT_EQ(weight_bytes(*second), 0u);
     expect(*second, second_a, 0);
     const uint32_t second_b = second->admit(b, nullptr).value();
-    EXPECT_LT(backbone_bytes(*second), bytes);
+    EXPECT_LT(weight_bytes(*second), bytes);
     expect(*second, second_b, 1);
     first->release(first_a);
     expect(*second, second_a, 0);
     const uint32_t first_b = first->admit(b, nullptr).value();
-    EXPECT_EQ(backbone_bytes(*first), 0u);
+    EXPECT_EQ(weight_bytes(*first), 0u);
     second->release(second_b);
     second->release(second_a);
     expect(*first, first_b, 1);
-    EXPECT_EQ(backbone_bytes(*first), bytes);
+    EXPECT_EQ(weight_bytes(*first), bytes);
     const uint32_t back = second->admit(a, nullptr).value();
     first.reset();
     expect(*second, back, 0);

@@ -12,13 +12,14 @@
 namespace itif::runtime {
 namespace {
 
-TEST_F(Sharing, IdenticalTenantsTakeTheMemoryOfOneAndTheirHeads) {
+TEST_F(Sharing, IdenticalTenantsTakeTheMemoryOfOne) {
   const std::string a = make({}), b = copy(a), c = copy(a);
   const uint32_t first = admit(a);
   const size_t one = device_.state().slab_bytes, slabs = device_.state().live_slots;
+  const size_t buffers = device_.state().buffer_bytes;
   EXPECT_EQ(one, bytes_of({{}}));
-  const uint64_t weights = group_->weight_bytes(), head = weights - one;
-  ASSERT_GT(head, 0u);
+  const uint64_t weights = group_->weight_bytes(), scratch = scratch_bytes(first);
+  ASSERT_GT(weights, one + scratch);
   for (const std::string& other : {b, c}) {
     const uint32_t slot = admit(other);
     EXPECT_EQ(group_->model(slot)->weight_slot, group_->model(first)->weight_slot);
@@ -26,8 +27,40 @@ TEST_F(Sharing, IdenticalTenantsTakeTheMemoryOfOneAndTheirHeads) {
   }
   EXPECT_EQ(device_.state().slab_bytes, one);
   EXPECT_EQ(device_.state().live_slots, slabs);
-  EXPECT_EQ(group_->weight_bytes(), one + 3 * head);
+  EXPECT_EQ(device_.state().buffer_bytes, buffers + 2 * scratch);
+  EXPECT_EQ(group_->weight_bytes(), weights + 2 * scratch);
   EXPECT_EQ(group_->model(2)->weight_bytes, weights) << "what it would take alone";
+}
+
+TEST_F(Sharing, AClassifierSharesThePoolerOfAnotherModel) {
+  const std::string pooler = make({.head = mkmodel::HeadChoice::kPooler}), classifier = make({});
+  const uint32_t first = admit(pooler);
+  const auto& a = group_->model(first)->head;
+  const size_t buffers = device_.state().buffer_bytes;
+  const uint32_t second = admit(classifier);
+  const auto& b = group_->model(second)->head;
+  EXPECT_EQ(a.pooler[0].weight->data(), b.pooler[0].weight->data());
+  EXPECT_EQ(a.pooler[0].bias->data(), b.pooler[0].bias->data());
+  EXPECT_EQ(device_.state().buffer_bytes, buffers + scratch_bytes(second) + b.bytes - a.bytes);
+  EXPECT_EQ(group_->model(second)->weight_bytes - group_->model(first)->weight_bytes,
+            b.bytes - a.bytes + scratch_bytes(second) - scratch_bytes(first));
+  group_->release(first);
+  EXPECT_EQ(answer(second), alone(classifier));
+  group_->release(second);
+  EXPECT_EQ(group_->weight_bytes(), 0u);
+}
+
+TEST_F(Sharing, AFailedHeadLeavesAnEqualOneAlone) {
+  const std::string a = make({});
+  admit(a);
+  const size_t buffers = device_.state().buffer_bytes;
+  const uint64_t weights = group_->weight_bytes();
+  device_.state().allocations_until_failure = 0;  // the scratch, after the head
+  EXPECT_FALSE(group_->admit(copy(a), nullptr));
+  device_.state().allocations_until_failure = -1;
+  EXPECT_EQ(device_.state().buffer_bytes, buffers);
+  EXPECT_EQ(group_->weight_bytes(), weights);
+  EXPECT_EQ(answer(0), alone(a));
 }
 
 TEST_F(Sharing, HeadsOverAFrozenEncoderShareIt) {
@@ -152,16 +185,15 @@ TEST_F(Sharing, OneChangedBitIsAnotherContent) {
   EXPECT_NE(answer(0), answer(1));
 }
 
-TEST_F(Sharing, ATenantFitsWithRoomForItsHeadOnly) {
+TEST_F(Sharing, ATenantFitsWithRoomForWhatItDoesNotShare) {
   const std::string a = make({}), b = copy(a), c = make({.tuned_layers = {0}, .seed = 7});
-  admit(a);
-  const uint64_t head = group_->weight_bytes() - device_.state().slab_bytes;
-  device_.state().available_bytes = head;
+  const uint64_t scratch = scratch_bytes(admit(a));
+  device_.state().available_bytes = scratch;
   admit(b);
   const auto refused = group_->admit(c, nullptr);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
-  device_.state().available_bytes = head - 1;
+  device_.state().available_bytes = scratch - 1;
   EXPECT_FALSE(group_->admit(b, nullptr));
   EXPECT_EQ(device_.state().slab_bytes, bytes_of({{}}));
 }
@@ -171,9 +203,12 @@ TEST_F(Sharing, WithoutItEachTenantHasItsOwnCopy) {
   options.shares_weights = false;
   group_ = make_encoder_group(device_, spec(), options).value();
   const std::string a = make({});
+  const size_t buffers = device_.state().buffer_bytes;
   admit(a);
+  const size_t of_one = device_.state().buffer_bytes - buffers;
   admit(a);
   EXPECT_EQ(device_.state().slab_bytes, 2 * bytes_of({{}}));
+  EXPECT_EQ(device_.state().buffer_bytes - buffers, 2 * of_one) << "heads, too";
   EXPECT_NE(group_->model(0)->weight_slot, group_->model(1)->weight_slot);
 }
 

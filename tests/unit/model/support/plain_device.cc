@@ -17,10 +17,12 @@ struct PlainBuffer final : device::Buffer {
     data_ = static_cast<std::byte*>(std::calloc(std::max<size_t>(size, 1), 1));
     bytes_ = size;
     ++state->live_buffers;
+    state->buffer_bytes += size;
   }
   ~PlainBuffer() override {
     std::free(data_);
     --state->live_buffers;
+    state->buffer_bytes -= bytes_;
   }
   std::shared_ptr<PlainDeviceState> state;
 };

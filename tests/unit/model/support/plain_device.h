@@ -23,7 +23,7 @@ struct PlainDeviceState {
   bool fail_synchronize = false;
   Code failure = Code::kInternal;  // of fail_synchronize
   size_t available_bytes = size_t{1} << 40;
-  size_t live_buffers = 0;
+  size_t live_buffers = 0, buffer_bytes = 0;
   size_t live_slots = 0;                                    // with memory of their own
   size_t slab_bytes = 0;                                    // of these
   bool slots_can_share = true;                              // SlabMemory::can_share()

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/admitted_tenant.h"
 #include "support/small_group.h"
 #include "support/test_batch.h"
 
@@ -64,6 +65,9 @@ class Sharing : public ::testing::Test {
     const auto slot = group_->admit(directory, nullptr);
     EXPECT_TRUE(slot) << slot.error().message;
     return *slot;
+  }
+  uint64_t scratch_bytes(uint32_t slot) const {
+    return HeadScratch::bytes_of(group_->model(slot)->head.spec, kOptions);
   }
   static std::vector<std::byte> answer_of(EncoderGroup& group, device::Device& device,
                                           uint32_t slot) {
