@@ -90,7 +90,7 @@ bool opens_af_xdp(const pipeline::Pipeline& plane) {
 
 Status start_ports(pipeline::Pipeline& plane) {
   for (const auto& worker : plane.workers())
-    if (worker->options().queue == 0)
+    if (worker->options().is_first_of_port())
       net::announce(worker->port(), worker->options().pool,
                     net::announcements(worker->options().local));
   return plane.start();

@@ -89,6 +89,10 @@ class Checker {
         if (!addresses.insert(text.substr(0, text.find('/'))).second)
           return refuse("ports[{}].ipv6: {} is listed twice", i, text);
       }
+      if (port.num_workers != 0 && port.num_workers < port.num_queues)
+        return refuse(
+            "ports[{}].num_workers {} is less than num_queues {}: each queue has a worker", i,
+            port.num_workers, port.num_queues);
       if (port.path_mtu > port.mtu)
         return refuse("ports[{}].path_mtu {} is larger than its mtu {}", i, port.path_mtu,
                       port.mtu);
@@ -104,19 +108,21 @@ class Checker {
 
   Status data_plane() const {
     const DataPlane& plane = config_.data_plane;
-    uint64_t queues = 0, descriptors = 0;
+    uint64_t workers = 0, descriptors = 0;
     for (const Port& port : config_.ports) {
-      queues += port.num_queues;
-      descriptors += uint64_t{port.num_queues} * (port.rx_descriptors + port.tx_descriptors);
+      workers += port.workers();
+      descriptors += uint64_t{port.workers()} * (port.rx_descriptors + port.tx_descriptors);
     }
-    if (queues > kMaxWorkers)
-      return refuse("ports ask for {} queues together (the sum of num_queues): the limit is {}",
-                    queues, kMaxWorkers);
-    if (!plane.worker_lcores.empty() && plane.worker_lcores.size() != queues)
+    if (workers > kMaxWorkers)
       return refuse(
-          "data_plane.worker_lcores lists {} lcores for {} queues (the sum of the ports' "
-          "num_queues): list one per queue, or none",
-          plane.worker_lcores.size(), queues);
+          "ports ask for {} workers together (the sum of num_workers, or num_queues where that is "
+          "0): the limit is {}",
+          workers, kMaxWorkers);
+    if (!plane.worker_lcores.empty() && plane.worker_lcores.size() != workers)
+      return refuse(
+          "data_plane.worker_lcores lists {} lcores for {} workers (the sum of the ports' "
+          "num_workers or num_queues): list one per worker, or none",
+          plane.worker_lcores.size(), workers);
     if (std::set<unsigned>(plane.worker_lcores.begin(), plane.worker_lcores.end()).size() !=
         plane.worker_lcores.size())
       return refuse("data_plane.worker_lcores lists an lcore twice");

@@ -10,8 +10,7 @@
 
 namespace itif::config {
 
-// Limit of the queues of all ports together: each has a worker, and each worker needs a reader slot
-// of the tenant snapshot.
+// Limit of the workers of all ports together: each needs a reader slot of the tenant snapshot.
 constexpr uint32_t kMaxWorkers = 64;
 
 struct Eal {
@@ -23,16 +22,19 @@ struct Port {
   std::vector<std::string> ipv4;  // "198.18.0.1/24": addresses that itifd answers for
   std::vector<std::string> ipv6;  // "fd00::1/64"; the link-local address is added
   uint16_t udp_port = 9009;
-  uint16_t vlan = 0;        // 0: untagged and priority-tagged frames; else this VLAN as well
-  uint16_t num_queues = 1;  // each has one worker
+  uint16_t vlan = 0;         // 0: untagged and priority-tagged frames; else this VLAN as well
+  uint16_t num_queues = 1;   // of the device
+  uint16_t num_workers = 0;  // 0: one per queue
   uint16_t rx_descriptors = 1024;
   uint16_t tx_descriptors = 1024;
   uint32_t mtu = 1500;    // the link's MTU
   uint32_t path_mtu = 0;  // largest packet that reaches clients; 0: mtu
+
+  uint16_t workers() const { return num_workers != 0 ? num_workers : num_queues; }
 };
 
 struct DataPlane {
-  std::vector<unsigned> worker_lcores;   // empty: one of the EAL's worker lcores per queue
+  std::vector<unsigned> worker_lcores;   // empty: the EAL's worker lcores
   std::string polling = "adaptive";      // "busy" | "adaptive"
   uint64_t idle_sleep_ns = 50'000;       // adaptive: longest sleep of an idle worker
   uint32_t mbufs = 32768;                // packet buffers, all queues together

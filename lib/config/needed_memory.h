@@ -18,11 +18,11 @@ inline uint64_t packet_buffers_mb(const DataPlane& plane) {
 
 // Returns the MiB of packets and rings, for EAL's -m.
 inline uint32_t needed_memory_mb(const Config& config) {
-  constexpr uint64_t kEalMb = 96;  // EAL, rings and drivers
-  constexpr uint64_t kQueueMb = 8;
+  constexpr uint64_t kEalMb = 96;   // EAL, rings and drivers
+  constexpr uint64_t kQueueMb = 8;  // a worker's queues, of the device or rings
   uint64_t mb = kEalMb;
   for (const Port& port : config.ports)
-    mb += packet_buffers_mb(config.data_plane) + kQueueMb * port.num_queues;
+    mb += packet_buffers_mb(config.data_plane) + kQueueMb * port.workers();
   return static_cast<uint32_t>(mb);
 }
 

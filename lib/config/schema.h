@@ -52,6 +52,7 @@ void visit_port(V& v, Port& port) {
   v.integer("udp_port", port.udp_port, 1, 65535);
   v.integer("vlan", port.vlan, 0, 4094);
   v.integer("num_queues", port.num_queues, 1, 128);
+  v.integer("num_workers", port.num_workers, 0, 128);
   v.integer("rx_descriptors", port.rx_descriptors, 32, 32768);
   v.integer("tx_descriptors", port.tx_descriptors, 32, 32768);
   v.integer("mtu", port.mtu, 576, 9216);

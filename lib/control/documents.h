@@ -81,20 +81,21 @@ class Documents {
   // received, answered and refused count requests since the start. Rates and tenants' percentiles
   // cover the last interval_ns.
   virtual nlohmann::json stats() const = 0;
-  // {workers: [{worker, port, queue, received, forwarded, held, dropped: {reason: count}}],
+  // {workers: [{worker, port, queue, received, passed, forwarded, held, dropped: {reason: count}}],
   //  tenants: [{id, name, received, forwarded, held, dropped: {reason: count}}],
   //  total: {received, forwarded, held, dropped: {reason: count}, nic_missed},
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors,
   //   mbufs_in_use}]}
-  // Reasons with a count of 0 are left out. received = forwarded + held + Σ dropped.
+  // Reasons with a count of 0 are left out. received = forwarded + held + Σ dropped. passed: to
+  // workers that share the queue, which have fed_by: the worker that owns it.
   virtual nlohmann::json drops() const = 0;
   // {kind, name, dtype, threads, memory_bytes, available_bytes, reason,
   //  shares: "time"|"processors"|"priority"|"none", slices: "turns"|"green-contexts"|"priorities"|
   //  "none", slice_steps, state: "ok"|"failed"}
   virtual nlohmann::json device() const = 0;
   // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers,
-  //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, offloads: {name: bool},
-  //  addresses: [text]}]}
+  //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, queues, workers,
+  //  spreading: ["rss"|"driver"|"software"], offloads: {name: bool}, addresses: [text]}]}
   virtual nlohmann::json health() const = 0;
   // The address that clients send requests to:
   // {address: "198.18.0.1", port: 9009, fragment_bytes: 1384}.

@@ -47,6 +47,10 @@ constexpr std::array<DropExplanation, kNumDropReasons> kExplanations = {{
     {"The UDP checksum is wrong: the packet was damaged.", kCheckLink},
     {"The datagram is for another UDP port than ports[].udp_port.",
      "Correct the client's port, or ports[].udp_port."},
+    // Spreading.
+    {"The worker of the datagram's flow takes its datagrams more slowly than they arrive.",
+     "Raise ports[].num_workers or ports[].rx_descriptors; a single flow has one worker, so spread "
+     "its requests over several client ports."},
     // Neighbour and ICMP.
     {"The ARP packet is malformed.", kCheckSender},
     {"The ARP packet asks for another host's address, or is no request.", kNoAction},

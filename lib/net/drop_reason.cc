@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, kNumDropReasons> kNames = {
     "udp_malformed",
     "udp_checksum",
     "udp_other_port",
+    "worker_queue_full",
     "arp_malformed",
     "arp_not_ours",
     "address_conflict",

@@ -38,6 +38,9 @@ enum class DropReason : uint8_t {
   kUdpChecksum,
   kUdpOtherPort,
 
+  // Spreading (pipeline/spreader.h).
+  kWorkerQueueFull,  // the worker of the datagram's flow takes its datagrams too slowly
+
   // Neighbour and ICMP (neighbour.h).
   kArpMalformed,
   kArpNotOurs,       // another host's address, or not a request

@@ -22,6 +22,9 @@ std::mutex g_figures_mutex;
 
 constexpr uint64_t kRxChecksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 
+constexpr uint64_t kRssHashes =
+    RTE_ETH_RSS_IP | RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP;
+
 // Returns true for drivers of links to a kernel that may leave UDP checksums to an offload, which
 // such a link does not perform.
 bool leaves_checksums_partial(std::string_view driver) {
@@ -97,9 +100,7 @@ rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) 
                                 RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE);
 
   if (info.num_queues > 1) {
-    conf.rx_adv_conf.rss_conf.rss_hf =
-        device.flow_type_rss_offloads &
-        (RTE_ETH_RSS_IP | RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
+    conf.rx_adv_conf.rss_conf.rss_hf = device.flow_type_rss_offloads & kRssHashes;
     info.rss = conf.rx_adv_conf.rss_conf.rss_hf != 0;
     if (info.rss)
       conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -111,13 +112,18 @@ rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) 
 }
 
 uint16_t plan_queues(const PortConfig& config, const rte_eth_dev_info& device,
-                     const std::string& name) {
+                     const PortInfo& info) {
   const uint16_t offered =
       std::max<uint16_t>(1, std::min(device.max_rx_queues, device.max_tx_queues));
-  if (config.num_queues > offered)
-    log::warning("port {}: {} queues wanted, the device has {}: using {}", name, config.num_queues,
-                 offered, offered);
-  return std::clamp<uint16_t>(config.num_queues, 1, offered);
+  const bool has_rss = (device.flow_type_rss_offloads & kRssHashes) != 0;
+  const uint16_t usable = usable_queues(config.num_queues, offered, has_rss, info.driver);
+  if (usable < std::min(config.num_queues, offered))
+    log::info("port {}: {} has {} queues but no RSS: using {}", info.device, info.driver, offered,
+              usable);
+  else if (usable < config.num_queues)
+    log::info("port {}: {} queues wanted, the device has {}", info.device, config.num_queues,
+              offered);
+  return usable;
 }
 
 uint32_t plan_mtu(const PortConfig& config, const rte_eth_dev_info& device,
@@ -149,6 +155,17 @@ void receive_multicast(const PortConfig& config, const PortInfo& info) {
 
 }  // namespace
 
+uint16_t usable_queues(uint16_t wanted, uint16_t offered, bool has_rss,
+                       std::string_view driver) noexcept {
+  // The kernel, the host or the peer chooses the queue of each flow. Without RSS, a NIC puts all
+  // flows into its first queue.
+  constexpr std::string_view kSpreading[] = {
+      "net_af_packet", "net_af_xdp", "net_memif",  "net_null",        "net_pcap",
+      "net_ring",      "net_tap",    "net_virtio", "net_virtio_user", "net_vhost"};
+  const bool spreads = has_rss || std::ranges::find(kSpreading, driver) != std::end(kSpreading);
+  return spreads ? std::clamp<uint16_t>(wanted, 1, offered) : uint16_t{1};
+}
+
 Result<Port> Port::open(const PortConfig& config) {
   Port port;
   PortInfo& info = port.info_;
@@ -162,7 +179,7 @@ Result<Port> Port::open(const PortConfig& config) {
   info.driver = device.driver_name == nullptr ? "?" : device.driver_name;
   info.socket = rte_eth_dev_socket_id(info.id);
   info.partial_checksums = leaves_checksums_partial(info.driver);
-  info.num_queues = plan_queues(config, device, info.device);
+  info.num_queues = plan_queues(config, device, info);
   info.mtu = plan_mtu(config, device, info.device);
 
   const uint32_t frame_bytes = info.mtu + static_cast<uint32_t>(kEthernetBytes + 2 * kVlanBytes);

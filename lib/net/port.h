@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "net/address.h"
@@ -18,7 +19,7 @@ namespace itif::net {
 
 struct PortConfig {
   std::string device;       // EAL's name: "net_af_packet0", "0000:3b:00.0"; empty: the first device
-  uint16_t num_queues = 1;  // reduced to what the device has
+  uint16_t num_queues = 1;  // reduced to usable_queues()
   uint16_t rx_descriptors = 1024;  // clamped to the device's limits
   uint16_t tx_descriptors = 1024;
   uint32_t mtu = 1500;  // bytes of an IP packet, without VLAN tags
@@ -41,6 +42,11 @@ struct PortInfo {
   bool partial_checksums = false;  // a virtual link whose kernel leaves UDP checksums unfinished
   int socket = -1;
 };
+
+// Returns how many of `offered` queue pairs to use: at most `wanted`, and one if the device would
+// not spread flows over several. `driver`: its name; some spread flows without RSS.
+uint16_t usable_queues(uint16_t wanted, uint16_t offered, bool has_rss,
+                       std::string_view driver) noexcept;
 
 struct PortStats {
   uint64_t rx_packets = 0;

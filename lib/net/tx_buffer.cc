@@ -24,15 +24,20 @@ bool TxBuffer::push(rte_mbuf* mbuf) noexcept {
 
 size_t TxBuffer::flush() noexcept {
   if (count_ == 0) return 0;
-  const uint16_t sent = port_->tx_burst(queue_, std::span(mbufs_).first(count_));
-  sent_ += sent;
-  sent_bytes_ += std::accumulate(bytes_.begin(), bytes_.begin() + sent, uint64_t{0});
+  uint16_t sent;
+  if (sink_ == nullptr) {
+    sent = port_->tx_burst(queue_, std::span(mbufs_).first(count_));
+    sent_ += sent;
+    sent_bytes_ += std::accumulate(bytes_.begin(), bytes_.begin() + sent, uint64_t{0});
+  } else {
+    sent = sink_->send(std::span(mbufs_).first(count_));
+  }
   count_ -= sent;
   if (sent > 0) {
     refusals_ = 0;
     std::copy_n(mbufs_.begin() + sent, count_, mbufs_.begin());
     std::copy_n(bytes_.begin() + sent, count_, bytes_.begin());
-  } else if (++refusals_ == kMaxRefusals) {
+  } else if (sink_ == nullptr && ++refusals_ == kMaxRefusals) {
     rte_pktmbuf_free_bulk(mbufs_.data(), static_cast<unsigned>(count_));
     dropped_ += count_;
     count_ = 0;

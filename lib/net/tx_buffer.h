@@ -1,25 +1,36 @@
-// The frames that a worker is about to send on its queue.
+// The frames that a worker is about to send: on its queue, or by the worker that has the queue.
 //
 // Owned by one worker. push() takes over the mbuf, also on failure. flush() offers all frames to
-// the device once; refused frames stay for the next flush. After kMaxRefusals consecutive flushes
-// without progress the frames are freed and counted, so that a dead link does not hold mbufs for
-// ever.
+// the device, or to the other worker, once; refused frames stay for the next flush. After
+// kMaxRefusals consecutive refusals by the device the frames are freed and counted, so that a dead
+// link does not hold mbufs for ever. They wait for the other worker as long as it takes.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "net/port.h"
 
 namespace itif::net {
+
+// Takes the frames of a worker that has no transmit queue.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  // Takes over a prefix of `mbufs` and returns its length.
+  virtual uint16_t send(std::span<rte_mbuf* const> mbufs) noexcept = 0;
+};
 
 class TxBuffer {
  public:
   static constexpr size_t kCapacity = 128;
   static constexpr uint32_t kMaxRefusals = 4096;
 
-  TxBuffer(const Port& port, uint16_t queue) : port_(&port), queue_(queue) {}
+  // `sink`: takes the frames instead of the queue.
+  TxBuffer(const Port& port, uint16_t queue, FrameSink* sink = nullptr)
+      : port_(&port), sink_(sink), queue_(queue) {}
   TxBuffer(const TxBuffer&) = delete;
   TxBuffer& operator=(const TxBuffer&) = delete;
   ~TxBuffer();
@@ -29,15 +40,17 @@ class TxBuffer {
   size_t pending() const noexcept { return count_; }
   // Returns false if full even after a flush; the mbuf is then freed and counted in dropped().
   bool push(rte_mbuf* mbuf) noexcept;
-  // Returns the number of frames handed to the device.
+  // Returns the number of frames handed on.
   size_t flush() noexcept;
 
+  // Frames given to the device. A sink counts its frames itself, when they reach the device.
   uint64_t sent() const noexcept { return sent_; }
   uint64_t sent_bytes() const noexcept { return sent_bytes_; }
-  uint64_t dropped() const noexcept { return dropped_; }  // the port refused them for too long
+  uint64_t dropped() const noexcept { return dropped_; }  // refused for too long
 
  private:
   const Port* port_;
+  FrameSink* sink_;
   uint16_t queue_;
   uint32_t refusals_ = 0;
   size_t count_ = 0;

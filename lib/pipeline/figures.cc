@@ -79,6 +79,7 @@ WorkerFigures worker_figures(const Worker& worker) {
   WorkerFigures f;
   f.received = c.received.read();
   f.received_bytes = c.received_bytes.read();
+  f.passed = c.passed.read();
   f.forwarded = c.forwarded.read();
   f.held = c.held.read();
   f.sent = c.sent.read();
@@ -107,6 +108,7 @@ uint64_t WorkerFigures::total_dropped() const {
 WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {
   received += other.received;
   received_bytes += other.received_bytes;
+  passed += other.passed;
   forwarded += other.forwarded;
   held += other.held;
   sent += other.sent;

@@ -35,7 +35,8 @@ StageFigures tenant_stages(Workers workers, uint32_t tenant_index);
 StageSums tenant_stage_sums(Workers workers, uint32_t tenant_index);
 
 struct WorkerFigures {
-  uint64_t received = 0, received_bytes = 0, forwarded = 0, held = 0, sent = 0, sent_bytes = 0;
+  uint64_t received = 0, received_bytes = 0, passed = 0, forwarded = 0, held = 0, sent = 0,
+           sent_bytes = 0;
   uint64_t send_dropped = 0, send_no_mbuf = 0, transmit_refused = 0;
   uint64_t contexts = 0, held_bytes = 0, requests = 0, responses = 0, statuses = 0;
   uint64_t cache_hits = 0, polls = 0, idle_polls = 0, busy_ns = 0;

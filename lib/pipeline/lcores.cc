@@ -22,15 +22,15 @@ Result<CpuPlan> plan_cpus(const config::Config& config, const std::vector<unsign
   CpuPlan plan{config.eal.args, config.device.cpus};
   const bool busy = config.data_plane.polling == "busy";
   size_t workers = 0;
-  for (const config::Port& port : config.ports) workers += port.num_queues;
+  for (const config::Port& port : config.ports) workers += port.workers();
   if (names_lcores(plan.eal_args)) return plan;
 
   if (busy && workers >= cpus.size()) {
     return fail(
         Code::kInvalidArgument,
-        fmt::format("data_plane.polling = \"busy\" needs a CPU for each of {} queues and one "
+        fmt::format("data_plane.polling = \"busy\" needs a CPU for each of {} workers and one "
                     "more for the executors, and there are {}: use \"adaptive\" or fewer "
-                    "queues",
+                    "workers",
                     workers, cpus.size()));
   }
   const std::string all = fmt::format("({})", fmt::join(cpus, ","));

@@ -64,8 +64,8 @@ Result<std::unique_ptr<Pipeline>> Pipeline::make(const config::Config& config, c
   pipeline->lcores_ = named.empty() ? eal_worker_lcores() : named;
   if (pipeline->lcores_.size() < pipeline->workers_.size()) {
     return fail(Code::kInvalidArgument,
-                fmt::format("{} queues need a worker lcore each and there are {}: name more in "
-                            "eal.args (-l or --lcores), or lower num_queues",
+                fmt::format("{} workers need an lcore each and there are {}: name more in "
+                            "eal.args (-l or --lcores), or lower num_workers or num_queues",
                             pipeline->workers_.size(), pipeline->lcores_.size()));
   }
   for (unsigned lcore : named) {
@@ -101,27 +101,53 @@ Status Pipeline::add_port(const config::Config& config, const config::Port& port
           ready.info().mac,
           {.ipv4 = port.ipv4, .ipv6 = port.ipv6, .udp_port = port.udp_port, .vlan = port.vlan}));
   const config::DataPlane& plane = config.data_plane;
+  // A worker without a queue has rings, with as much room as a queue.
+  const uint16_t num_workers = port.workers();
+  const uint64_t in_queues = (uint64_t{port.rx_descriptors} + port.tx_descriptors) * num_workers;
   // Requests may hold two thirds of the port's buffers that its queues do not fill; the rest serve
   // receiving and sending. A buffer counts with its headroom (Reassembler::hold).
-  const uint64_t in_queues =
-      (uint64_t{port.rx_descriptors} + port.tx_descriptors) * ready.info().num_queues;
   const uint64_t holdable = std::max<uint64_t>((plane.mbufs - in_queues) * 2 / 3, plane.mbufs / 8) *
-                            (plane.mbuf_bytes + RTE_PKTMBUF_HEADROOM) / ready.info().num_queues;
+                            (plane.mbuf_bytes + RTE_PKTMBUF_HEADROOM) / num_workers;
   // The MTU of responses: the path's, limited by the device's MTU and the size of a buffer.
   const uint32_t path_mtu =
       std::min({port.path_mtu != 0 ? port.path_mtu : port.mtu, uint32_t{ready.info().mtu},
                 plane.mbuf_bytes - kEthernetAndVlanBytes});
-  for (uint16_t queue = 0; queue < ready.info().num_queues; ++queue) {
-    WorkerOptions options = worker_options(plane);
-    options.id = static_cast<uint16_t>(workers_.size());
-    options.queue = queue;
-    options.pool = pools_.back().get();
-    options.local = local;
-    options.reassembly.max_held_bytes = std::min(plane.max_held_bytes, holdable);
-    options.path_mtu = path_mtu;
-    options.stamps_stages = config.telemetry.stages;
+  WorkerOptions options = worker_options(plane);
+  options.pool = pools_.back().get();
+  options.local = local;
+  options.reassembly.max_held_bytes = std::min(plane.max_held_bytes, holdable);
+  options.path_mtu = path_mtu;
+  options.stamps_stages = config.telemetry.stages;
+  return add_workers(ready, num_workers, options, random);
+}
+
+// Makes the workers of a port. Those beyond its queues share a queue with its worker.
+Status Pipeline::add_workers(const net::Port& port, uint16_t num_workers,
+                             const WorkerOptions& common, Random& random) {
+  const net::PortConfig& config = port_configs_.back();
+  const uint16_t num_queues = port.info().num_queues;
+  const auto first = static_cast<uint16_t>(workers_.size());
+  std::vector<WorkerOptions> all(num_workers, common);
+  for (uint16_t i = 0; i < num_workers; ++i) {
+    WorkerOptions& options = all[i];
+    options.id = static_cast<uint16_t>(first + i);
+    options.queue = i % num_queues;
     options.seed = random.next();
-    ITIF_ASSIGN(auto worker, Worker::create(ready, *shared_, options));
+    if (i < num_queues) continue;
+    WorkerOptions& owner = all[options.queue];
+    ITIF_ASSIGN(auto lane, SpreadLane::create({.owner = owner.id,
+                                               .member = options.id,
+                                               .rx_frames = config.rx_descriptors,
+                                               .tx_frames = config.tx_descriptors}));
+    options.owner_lane = lane.get();
+    owner.member_lanes.push_back(lane.get());
+    lanes_.push_back(std::move(lane));
+  }
+  if (num_workers > num_queues)
+    log::info("port {}: software spreads flows over {} workers that share {} queue{}",
+              port.info().device, num_workers, num_queues, num_queues == 1 ? "" : "s");
+  for (const WorkerOptions& options : all) {
+    ITIF_ASSIGN(auto worker, Worker::create(port, *shared_, options));
     workers_.push_back(std::move(worker));
   }
   return {};

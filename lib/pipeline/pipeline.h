@@ -1,4 +1,5 @@
-// The data plane: packet pools, ports, one worker per queue, and their shared state.
+// The data plane: packet pools, ports, their workers (one per queue, or more that share the
+// queues), and their shared state.
 //
 // Created, started and stopped by the main thread, after EAL has started. Groups are added and
 // removed while it runs (serving/tenant_service.h).
@@ -24,7 +25,7 @@ class Pipeline {
  public:
   // Opens every port. `clock` outlives the pipeline; `random` seeds the secrets of hash tables.
   // Errors: those of Port::open and create_mempool; kInvalidArgument (addresses; fewer worker
-  // lcores than queues).
+  // lcores than workers).
   static Result<std::unique_ptr<Pipeline>> create(const config::Config& config, const Clock& clock,
                                                   const wire::Key& token_secret, Random& random);
   // As create(), for ports that another process has: their workers start after open_ports().
@@ -66,12 +67,15 @@ class Pipeline {
                                                 std::span<const net::PortInfo> infos);
   Status add_port(const config::Config& config, const config::Port& port, Random& random,
                   const net::PortInfo* known);
+  Status add_workers(const net::Port& port, uint16_t num_workers, const WorkerOptions& common,
+                     Random& random);
 
   std::unique_ptr<Shared> shared_;
   std::vector<net::Mempool> pools_;
   std::vector<net::PortConfig> port_configs_;
   std::vector<std::unique_ptr<net::Port>> ports_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<SpreadLane>> lanes_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // of each port those with a queue come first
   std::unique_ptr<LocalRequests> local_;
   std::vector<unsigned> lcores_;  // of each worker
   std::atomic<bool> running_{false};

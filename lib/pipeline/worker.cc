@@ -57,11 +57,14 @@ Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& sh
   if (options.id >= tenant::SnapshotCell::kMaxReaders) {
     return fail(Code::kResourceExhausted, "at most " +
                                               std::to_string(tenant::SnapshotCell::kMaxReaders) +
-                                              " workers are possible: lower num_queues");
+                                              " workers are possible: lower num_workers");
   }
   std::unique_ptr<Worker> worker(new Worker(port, shared, options));
   ITIF_ASSIGN(worker->returns_, ReturnRing::create("itif_return_" + std::to_string(options.id),
                                                    options.reassembly.max_contexts));
+  Doorbell& bell = worker->returns_->bell();
+  if (options.owner_lane != nullptr) options.owner_lane->set_member_bell(bell);
+  for (SpreadLane* lane : options.member_lanes) lane->set_owner_bell(bell);
   return worker;
 }
 
@@ -75,15 +78,24 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       unproven_(options.max_unproven_replies, options.seed + 2),
       cache_(options.cache),
       transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
-      tx_(port, options.queue),
+      tx_(port, options.queue, options.owner_lane),
+      shares_queue_(options.owner_lane != nullptr || !options.member_lanes.empty()),
+      spreader_(options.member_lanes.empty()
+                    ? nullptr
+                    : std::make_unique<Spreader>(options.member_lanes, options.seed + 5)),
       stages_(options.stamps_stages),
-      announcements_(options.queue == 0 ? net::announcements(options.local)
-                                        : std::vector<std::vector<std::byte>>()),
+      announcements_(options.is_first_of_port() ? net::announcements(options.local)
+                                                : std::vector<std::vector<std::byte>>()),
       link_up_(port.link().up),
       next_sequence_(first_sequence(shared.token_secret, options.id)) {}
 
 Worker::~Worker() {
   shared_.tenants.go_idle(options_.id);
+}
+
+void Worker::allow_run() noexcept {
+  if (options_.owner_lane != nullptr) options_.owner_lane->set_ended(false);
+  stopping_.store(false, std::memory_order_release);
 }
 
 void Worker::stop() noexcept {
@@ -102,12 +114,16 @@ void Worker::run() noexcept {
     }
     counters_.idle_polls.add();
     idle.found_nothing(returns_->bell(), [this] {
-      return !returns_->empty() || stopping_.load(std::memory_order_acquire);
+      return !returns_->empty() || has_shared_work() || stopping_.load(std::memory_order_acquire);
     });
   }
   // Sends the remaining answers, for at most kLastAnswersNs.
   const uint64_t give_up_ns = shared_.clock.now_ns() + kLastAnswersNs;
-  while (transmit_.size() + tx_.pending() > 0 && shared_.clock.now_ns() < give_up_ns) poll();
+  while (has_answers() && shared_.clock.now_ns() < give_up_ns)
+    if (poll() == 0)
+      idle.found_nothing(returns_->bell(),
+                         [this] { return !returns_->empty() || has_shared_work(); });
+  if (options_.owner_lane != nullptr) options_.owner_lane->set_ended(true);
   shared_.tenants.go_idle(options_.id);
   stages_.publish();
 }
@@ -120,7 +136,9 @@ size_t Worker::poll() noexcept {
   if (snapshot_->intake() != intake_) on_intake_changed();
 
   std::array<rte_mbuf*, kBurst> mbufs;
-  const uint16_t received = port_.rx_burst(options_.queue, mbufs);
+  size_t passed = 0;  // to other workers
+  const size_t received =
+      shares_queue_ ? fetch_shared(mbufs, passed) : port_.rx_burst(options_.queue, mbufs);
   receive(std::span(mbufs).first(received));
   lend();
 
@@ -135,17 +153,20 @@ size_t Worker::poll() noexcept {
       take_packets(context);
   }
 
+  const size_t collected = spreader_ ? spreader_->collect(tx_) : 0;
   const bool stamps = options_.stamps_stages && transmit_.size() > 0;
   const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads,
                                       stamps ? shared_.clock.now_ns() : now_ns_, next_sequence_);
-  const size_t waiting = tx_.pending();
-  tx_.flush();
+  const size_t pending = tx_.pending(), flushed = tx_.flush();
+  // A member idles while its owner has no room: they may share a CPU.
+  const size_t waiting = options_.owner_lane == nullptr ? pending : flushed;
   if (!transmit_.ended().empty()) record_sent();
   if (now_ns_ >= next_sweep_ns_) sweep();
   reassembler_.flush();
   death_row_.flush();
-  if (received + given_back + built > 0) publish();
-  const size_t done = received + given_back + built + waiting;
+  const size_t moved = received + passed + given_back + collected + built;
+  if (moved > 0) publish();
+  const size_t done = moved + waiting;
   found_work_ = done > 0;
   return done;
 }
@@ -191,7 +212,7 @@ void Worker::sweep() noexcept {
   } while (count == due.size());
   cache_.expire(now_ns_, 256);
   sessions_.expire(now_ns_, kSessionsPerSweep);
-  if (options_.queue == 0) watch_link();
+  if (options_.is_first_of_port()) watch_link();
   publish();
 }
 

@@ -1,4 +1,5 @@
-// A worker: receives from one queue of one port, and processes its datagrams and requests.
+// A worker: receives from one queue of one port, and processes its datagrams and requests. It may
+// share the queue with workers that have none (spreader.h).
 //
 //   rx burst → frame → datagram → tenant → tag → reassembly → group ring ┄ executor ┄ return ring →
 //   response cache → transmit queue → tx burst
@@ -8,7 +9,7 @@
 // one response or one status. Polling allocates no memory and takes no lock.
 //
 // worker.cc: the loop and its timers; worker_receive.cc: dispatch of datagrams; worker_request.cc:
-// verification and admission; worker_respond.cc: answers.
+// verification and admission; worker_respond.cc: answers; worker_spread.cc: shared queues.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -35,6 +36,7 @@
 #include "pipeline/group_table.h"
 #include "pipeline/idle.h"
 #include "pipeline/return_ring.h"
+#include "pipeline/spreader.h"
 #include "pipeline/stage_recorder.h"
 #include "pipeline/tenant_latency.h"
 #include "pipeline/tracer.h"
@@ -62,7 +64,10 @@ struct Shared {
 
 struct WorkerOptions {
   uint16_t id = 0;     // among all workers: its snapshot reader and return ring
-  uint16_t queue = 0;  // of the port
+  uint16_t queue = 0;  // of the port; a member's is its owner's
+  // Software spreading: of a member, the lane to its owner; of an owner, those to its members.
+  SpreadLane* owner_lane = nullptr;
+  std::vector<SpreadLane*> member_lanes;
   rte_mempool* pool = nullptr;
   net::LocalAddresses local;
   net::ReassemblyLimits reassembly;
@@ -75,10 +80,13 @@ struct WorkerOptions {
   bool stamps_stages = true;
   IdlePolicy idle;
   uint64_t seed = 0;  // secret: hash tables
+
+  // The first worker of a port announces its addresses and watches its link.
+  bool is_first_of_port() const noexcept { return queue == 0 && owner_lane == nullptr; }
 };
 
-// Returns the options that the configuration sets. It leaves id, queue, pool, local, path_mtu and
-// seed.
+// Returns the options that the configuration sets. It leaves id, queue, lanes, pool, local,
+// path_mtu and seed.
 WorkerOptions worker_options(const config::DataPlane& plane);
 
 // The period of address tokens. A token is valid for the rest of its period and the next.
@@ -86,7 +94,7 @@ constexpr uint64_t kTokenPeriodNs = 30'000'000'000;
 
 class Worker {
  public:
-  // `port` and `shared` outlive the worker. Errors: kResourceExhausted.
+  // `port`, `shared` and the lanes outlive the worker. Errors: kResourceExhausted.
   static Result<std::unique_ptr<Worker>> create(const net::Port& port, Shared& shared,
                                                 const WorkerOptions& options);
   ~Worker();
@@ -97,7 +105,7 @@ class Worker {
   void run() noexcept;
   void stop() noexcept;
   // Lets run() run again. REQUIRES: run() has returned.
-  void allow_run() noexcept { stopping_.store(false, std::memory_order_release); }
+  void allow_run() noexcept;
 
   ReturnRing& returns() noexcept { return *returns_; }
   const WorkerOptions& options() const noexcept { return options_; }
@@ -145,6 +153,11 @@ class Worker {
   void watch_link() noexcept;
   void note_conflict(const net::Frame& frame) noexcept;
   void publish() noexcept;
+
+  // worker_spread.cc
+  size_t fetch_shared(std::span<rte_mbuf*> out, size_t& passed) noexcept;
+  bool has_shared_work() const noexcept;
+  bool has_answers() const noexcept;
 
   // worker_receive.cc
   void receive(std::span<rte_mbuf* const> mbufs) noexcept;
@@ -221,13 +234,15 @@ class Worker {
   net::ResponseCache cache_;
   net::TransmitQueue transmit_;
   net::TxBuffer tx_;
+  const bool shares_queue_;
+  std::unique_ptr<Spreader> spreader_;  // of an owner that shares its queue
   net::DeathRow death_row_;
   std::unique_ptr<ReturnRing> returns_;
   telemetry::WorkerCounters counters_;
   telemetry::TenantCounterTable tenants_;
   StageRecorder stages_;
   TenantLatencyTable latencies_;
-  static constexpr size_t kBurst = 64;
+  static constexpr size_t kBurst = Spreader::kMaxBurst;
   std::array<Received, kBurst> received_;
   // Complete requests that lend() will give to their groups: within the poll, a few at once, for
   // one clock reading and one ring operation.
@@ -235,7 +250,7 @@ class Worker {
   std::array<request::Request*, kLentAtOnce> lent_{};
   std::array<GroupInbox*, kLentAtOnce> lent_to_{};
   size_t num_lent_ = 0;
-  const std::vector<std::vector<std::byte>> announcements_;  // empty unless queue is 0
+  const std::vector<std::vector<std::byte>> announcements_;  // of the first worker of a port
   bool link_up_;
 
   const tenant::Snapshot* snapshot_ = nullptr;       // of this poll

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
@@ -72,6 +73,15 @@ json request_stats(const pipeline::TenantFigures& all, const pipeline::TenantFig
           {"p999_ns", percentile(99.9)},
           {"deadline_missed", all.deadline_missed},
           {"slo_missed", all.slo_missed}};
+}
+
+// How datagrams reach the workers of a port: by RSS or by the driver over its queues, and by
+// software over workers that share a queue. Empty: it has one worker.
+json spreading(const net::PortInfo& port, size_t num_workers) {
+  json ways = json::array();
+  if (port.num_queues > 1) ways.push_back(port.rss ? "rss" : "driver");
+  if (num_workers > port.num_queues) ways.push_back("software");
+  return ways;
 }
 
 // The name of the tenant's group; empty: its model is not loaded.
@@ -162,10 +172,14 @@ json ApplianceDocuments::stats() const {
 json ApplianceDocuments::drops() const {
   json document = {{"workers", json::array()}, {"ports", json::array()}};
   for (const auto& worker : pipeline_.workers()) {
-    json row = identity(pipeline::worker_figures(*worker));
+    const pipeline::WorkerFigures figures = pipeline::worker_figures(*worker);
+    json row = identity(figures);
     row["worker"] = worker->options().id;
     row["port"] = worker->port().info().device;
     row["queue"] = worker->options().queue;
+    row["passed"] = figures.passed;
+    if (const pipeline::SpreadLane* lane = worker->options().owner_lane)
+      row["fed_by"] = lane->owner();
     document["workers"].push_back(std::move(row));
   }
   document["tenants"] = json::array();
@@ -220,12 +234,17 @@ json ApplianceDocuments::health() const {
     json addresses = json::array();
     for (const std::string& address : config_.ports[i].ipv4) addresses.push_back(address);
     for (const std::string& address : config_.ports[i].ipv6) addresses.push_back(address);
+    const auto num_workers = static_cast<size_t>(std::ranges::count_if(
+        pipeline_.workers(), [&](const auto& worker) { return &worker->port() == &port; }));
     ports.push_back({{"device", port.info().device},
                      {"driver", port.info().driver},
                      {"mac", net::format_mac(port.info().mac)},
                      {"link_up", link.up},
                      {"speed_mbps", link.speed_mbps},
                      {"mtu", port.info().mtu},
+                     {"queues", port.info().num_queues},
+                     {"workers", num_workers},
+                     {"spreading", spreading(port.info(), num_workers)},
                      {"offloads",
                       {{"rss", port.info().rss},
                        {"rx_checksums", port.info().rx_checksums},

@@ -37,6 +37,7 @@ void add(rte_tel_data* data, const char* name, uint64_t value) {
 void add_figures(rte_tel_data* data, const pipeline::WorkerFigures& f) {
   add(data, "received", f.received);
   add(data, "received_bytes", f.received_bytes);
+  add(data, "passed", f.passed);
   add(data, "forwarded", f.forwarded);
   add(data, "held", f.held);
   add(data, "dropped", f.total_dropped());

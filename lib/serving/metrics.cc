@@ -25,6 +25,8 @@ void add_drops(prometheus::MetricFamily& family, const telemetry::Label& label,
 
 void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeline) {
   auto received = counter_family("itif_received_datagrams_total", "Frames taken from ports.");
+  auto passed = counter_family("itif_passed_datagrams_total",
+                               "Frames passed on to workers that share a port's queue.");
   auto forwarded =
       counter_family("itif_forwarded_datagrams_total", "Datagrams answered or used by a request.");
   auto held = gauge_family("itif_held_datagrams", "Datagrams that requests hold now.");
@@ -37,6 +39,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
     const pipeline::WorkerFigures f = pipeline::worker_figures(*worker);
     const telemetry::Label label{"worker", std::to_string(worker->options().id)};
     add_sample(received, {label}, static_cast<double>(f.received));
+    add_sample(passed, {label}, static_cast<double>(f.passed));
     add_sample(forwarded, {label}, static_cast<double>(f.forwarded));
     add_sample(held, {label}, static_cast<double>(f.held));
     add_sample(sent, {label}, static_cast<double>(f.sent));
@@ -54,7 +57,8 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
   for (size_t i = 0; i < set.size(); ++i)
     telemetry::add_summary(
         stages, {{"stage", telemetry::stage_name(static_cast<telemetry::Stage>(i))}}, set[i]);
-  for (auto* family : {&received, &forwarded, &held, &dropped, &sent, &unsent, &busy, &stages})
+  for (auto* family :
+       {&received, &passed, &forwarded, &held, &dropped, &sent, &unsent, &busy, &stages})
     families.push_back(std::move(*family));
 }
 

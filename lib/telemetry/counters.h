@@ -45,8 +45,11 @@ class Gauge {
 //   received = forwarded + held + Σ dropped
 // `held`: datagrams whose mbufs are in reassembly or with an executor.
 struct alignas(kCacheLineBytes) WorkerCounters {
-  Counter received;  // datagrams (frames) taken from the port
+  // Datagrams (frames) taken from the port, or from the worker that owns the port's queue. The
+  // owner counts only those that it handles itself.
+  Counter received;
   Counter received_bytes;
+  Counter passed;  // frames passed on to workers that share the queue
   // Datagrams that took effect: pieces of requests after they are read, answered ARP requests, ….
   Counter forwarded;
   Gauge held;        // datagrams held by requests in progress
@@ -54,7 +57,8 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Gauge held_bytes;  // of packet buffers
   Counter sent;      // datagrams given to the port
   Counter sent_bytes;
-  Counter send_dropped;      // frames dropped after the port refused them for too long
+  // Frames dropped after the port, or the worker that owns the queue, refused them for too long.
+  Counter send_dropped;
   Counter send_no_mbuf;      // answers dropped for lack of a packet buffer
   Counter transmit_refused;  // results refused because the transmit queue or the cache was full
   Counter requests;          // requests completed and handed to an executor

@@ -71,8 +71,10 @@ def loadgen_over_memif(appliance, tenants, server, local, *options):
     return json.loads(report.read_text(encoding="utf-8"))
 
 
-def test_memif(new_appliance, models):
-    appliance = new_appliance()
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memif(new_appliance, models, workers):
+    """The memif has one queue, whose flows software spreads over two workers."""
+    appliance = new_appliance().use_workers(workers)
     appliance.use_port("net_memif0", "role=server,rsize=11,socket-abstract=no,"
                        f"socket={appliance.directory}/memif.sock")
     appliance.start(link="down")
@@ -101,6 +103,7 @@ def test_memif(new_appliance, models):
     # net_memif resets its statistics when its peer leaves.
     total = assert_accounted(appliance, ports=False)["total"]
     assert total["received"] > 800 and total["nic_missed"] == 0 and total["dropped"] == {}, total
+    assert all(worker["received"] > 100 for worker in appliance.ctl_json("drops")["workers"])
     wait_until(lambda: health(appliance)["problems"], "the peer has left")
     stops_cleanly(appliance)
 
@@ -192,10 +195,11 @@ def arp_request():
     return frame_of(bytes.fromhex("0001 0800 06 04 0001") + addresses, ETH_ARP, target=b"\xff" * 6)
 
 
-def test_pcap(f32_appliance, namespaces):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pcap(f32_appliance, namespaces, workers):
     """Restored tenants answer a capture from its first frame on. It cannot contain a token of this process, so that
     each request is refused with a new token, and none runs: a captured request is of no use later."""
-    appliance = f32_appliance
+    appliance = f32_appliance.use_workers(workers)
     golden = Golden("sentence-mean-f16")
     appliance.use_port("net_null0", "no-rx=1").start()
     added = appliance.add_tenant("replayed", golden.directory)

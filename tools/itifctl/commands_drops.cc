@@ -63,8 +63,10 @@ void show_drops(const json& document) {
   const auto add = [&](const std::string& name, const json& w) {
     const bool is_worker = w.contains("queue");
     workers.add({name, is_worker ? text_cell(w, "port") : "",
-                 is_worker ? text_cell(w, "queue") : "", count_cell(w, "received"),
-                 count_cell(w, "forwarded"), count_cell(w, "held"),
+                 w.contains("fed_by") ? "by worker " + text_cell(w, "fed_by")
+                 : is_worker          ? text_cell(w, "queue")
+                                      : "",
+                 count_cell(w, "received"), count_cell(w, "forwarded"), count_cell(w, "held"),
                  with_thousands(sum_of(w.value("dropped", json::object())))});
   };
   for (const json& w : document.value("workers", json::array())) add(text_cell(w, "worker"), w);

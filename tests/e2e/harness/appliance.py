@@ -119,6 +119,15 @@ class Appliance:
         self.port["device"] = device
         return self
 
+    def use_workers(self, workers):
+        """Sets the port's workers. If there are several, their lcores share the CPUs with all else."""
+        if workers == 1:
+            return self
+        self.eal = [argument for argument in self.eal if not argument.startswith("--lcores")]
+        self.eal.append("--lcores=" + ",".join(f"{lcore}@(0-1)" for lcore in range(workers + 1)))
+        self.port["num_workers"] = workers
+        return self
+
     def start(self, prefix=(), link="up"):
         """Starts the process and returns when it is ready and healthy. `link` is the link's expected state, which may
         be down until a peer connects."""

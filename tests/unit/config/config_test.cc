@@ -144,9 +144,9 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   const auto config = load_text(R"(
     eal = { args = ["--no-huge", "-m", "512"]; };
     ports = ({ device = "net_null0"; ipv4 = ["198.18.0.1/24"]; ipv6 = ["fd00::1/64"];
-               udp_port = 7; vlan = 12; num_queues = 2; rx_descriptors = 64; tx_descriptors = 128;
+               udp_port = 7; vlan = 12; num_queues = 2; num_workers = 3; rx_descriptors = 64; tx_descriptors = 128;
                mtu = 9000; path_mtu = 1280; });
-    data_plane = { worker_lcores = [1, 2]; polling = "busy"; idle_sleep = "1ms"; mbufs = 4096;
+    data_plane = { worker_lcores = [1, 2, 3]; polling = "busy"; idle_sleep = "1ms"; mbufs = 4096;
                    mbuf_bytes = "10KiB"; max_contexts = 100; max_held_bytes = "2MiB";
                    tenant_max_contexts = 50; tenant_max_held_bytes = "1MiB";
                    reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
@@ -171,12 +171,13 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(port.udp_port, 7);
   EXPECT_EQ(port.vlan, 12);
   EXPECT_EQ(port.num_queues, 2);
+  EXPECT_EQ(port.workers(), 3);
   EXPECT_EQ(port.rx_descriptors, 64);
   EXPECT_EQ(port.tx_descriptors, 128);
   EXPECT_EQ(port.mtu, 9000u);
   EXPECT_EQ(port.path_mtu, 1280u);
   const DataPlane& plane = config->data_plane;
-  EXPECT_EQ(plane.worker_lcores, (std::vector<unsigned>{1, 2}));
+  EXPECT_EQ(plane.worker_lcores, (std::vector<unsigned>{1, 2, 3}));
   EXPECT_EQ(plane.polling, "busy");
   EXPECT_EQ(plane.idle_sleep_ns, 1'000'000u);
   EXPECT_EQ(plane.mbufs, 4096u);
@@ -337,8 +338,11 @@ TEST_F(ConfigTest, ContradictionsAreRefused) {
                            "}, { device = \"a\"; ipv4 = [\"198.18.0.2/24\"]; });"),
                   "'a' is listed twice");
   EXPECT_CONTAINS(error_of(kPort + "data_plane = { worker_lcores = [1, 2]; };"),
-                  "lists 2 lcores for 1 queues");
-  EXPECT_CONTAINS(error_of(port(address + "num_queues = 65;")), "65 queues together");
+                  "lists 2 lcores for 1 workers");
+  EXPECT_CONTAINS(error_of(port(address + "num_queues = 65;")), "65 workers together");
+  EXPECT_CONTAINS(error_of(port(address + "num_workers = 65;")), "65 workers together");
+  EXPECT_CONTAINS(error_of(port(address + "num_queues = 4; num_workers = 2;")),
+                  "num_workers 2 is less than num_queues 4");
   EXPECT_CONTAINS(
       error_of(port(address + "num_queues = 2;") + "data_plane = { worker_lcores = [1, 1]; };"),
       "an lcore twice");

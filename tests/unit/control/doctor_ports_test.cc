@@ -103,7 +103,11 @@ TEST_F(DoctorTest, AnItifdThatRunsIsBelieved) {
   port["offloads"]["rss"] = false;
   port["mtu"] = 1400;
   health_ = {{"ports", {port}}};
-  expect(kNic, "offloads of 0000:3b:00.0", kFail, "no rss", "num_queues = 1");
+  expect(kNic, "offloads of 0000:3b:00.0", kWarn, "in software: rss, tx_udp_checksum", "ethdev");
+  port["spreading"] = {"driver"};
+  port["offloads"]["tx_udp_checksum"] = true;
+  health_ = {{"ports", {port}}};
+  expect(kNic, "offloads of 0000:3b:00.0", kOk, "tx_udp_checksum");
   expect(kNic, "MTU of 0000:3b:00.0", kWarn, "itifd has 1400", "restart");
 }
 

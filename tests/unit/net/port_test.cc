@@ -247,6 +247,35 @@ TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
   EXPECT_EQ(ended(400), (std::vector<uint64_t>{})) << "each is reported once";
 }
 
+TEST_F(PortTest, ASinkTakesTheFramesInsteadOfTheQueue) {
+  struct Sink final : FrameSink {
+    uint16_t send(std::span<rte_mbuf* const> mbufs) noexcept override {
+      const auto count = static_cast<uint16_t>(std::min(room, mbufs.size()));
+      taken.insert(taken.end(), mbufs.begin(), mbufs.begin() + count);
+      room -= count;
+      return count;
+    }
+    size_t room = 2;
+    std::vector<rte_mbuf*> taken;
+  };
+  auto port = Port::open(config(device("net_ring")));
+  ASSERT_TRUE(port) << port.error().message;
+  Sink sink;
+  TxBuffer buffer(*port, 0, &sink);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
+  EXPECT_EQ(buffer.flush(), 2u);
+  EXPECT_EQ(buffer.pending(), 1u);
+  for (uint32_t i = 0; i < 2 * TxBuffer::kMaxRefusals; ++i) EXPECT_EQ(buffer.flush(), 0u);
+  EXPECT_EQ(buffer.dropped(), 0u) << "the sink may pause";
+  while (buffer.room() > 0) EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
+  EXPECT_FALSE(buffer.push(mbuf_of(Packet().build())));
+  EXPECT_EQ(buffer.dropped(), 1u);
+  EXPECT_EQ(buffer.sent(), 0u) << "a port sends them later";
+  for (rte_mbuf* mbuf : sink.taken) EXPECT_EQ(take(mbuf), Packet().build());
+  rte_mbuf* mbufs[4];
+  EXPECT_EQ(port->rx_burst(0, mbufs), 0);
+}
+
 TEST_F(PortTest, QueueCountIsLimitedByTheDevice) {
   PortConfig wanted = config(device("net_ring"));
   wanted.num_queues = 1024;
@@ -254,6 +283,15 @@ TEST_F(PortTest, QueueCountIsLimitedByTheDevice) {
   ASSERT_TRUE(port) << port.error().message;
   EXPECT_GE(port->info().num_queues, 1);
   EXPECT_LT(port->info().num_queues, 1024);
+}
+
+// Without RSS a NIC would put all flows into its first queue.
+TEST(UsableQueues, AreThoseOverWhichFlowsSpread) {
+  EXPECT_EQ(usable_queues(4, 16, true, "net_ice"), 4);
+  EXPECT_EQ(usable_queues(4, 2, true, "net_ice"), 2);
+  EXPECT_EQ(usable_queues(4, 16, false, "net_ice"), 1);
+  EXPECT_EQ(usable_queues(4, 16, false, "net_af_packet"), 4) << "the kernel spreads them";
+  EXPECT_EQ(usable_queues(1, 16, true, "net_ice"), 1);
 }
 
 TEST_F(PortTest, NullDeviceFramesAreParsed) {

@@ -166,7 +166,7 @@ CpuUse Machine::cpus() const {
     return use;
   }
   size_t num_workers = 0;
-  for (const config::Port& port : config.ports) num_workers += port.num_queues;
+  for (const config::Port& port : config.ports) num_workers += port.workers();
   std::vector<unsigned> ids = config.data_plane.worker_lcores;
   if (ids.empty() && !lcores->empty()) {
     // The first is the main lcore, unless an option names another one.

@@ -224,18 +224,17 @@ void check_offloads(const Machine& machine, const PortUse& use, Checks& checks) 
         not_applicable(name, "only an itifd that runs knows them: start it, then run this again"));
   const json& offloads = (*port)["offloads"];
   std::string has, lacks;
-  const bool needs_rss = use.port->num_queues > 1;
+  // Without RSS, itifd spreads flows in software, unless the driver of a virtual port does.
+  const json ways = port->value("spreading", json::array());
+  const bool needs_rss =
+      use.port->num_queues > 1 && std::ranges::find(ways, "driver") == ways.end();
   for (const auto& [offload, is_on] : offloads.items()) {
     if (offload == "rss" && !needs_rss) continue;
     std::string& list = is_on.is_boolean() && is_on.get<bool>() ? has : lacks;
     list += (list.empty() ? "" : ", ") + offload;
   }
-  if (needs_rss && !offloads.value("rss", false))
-    return checks.push_back(fail(
-        name, fmt::format("no rss: all packets go to the first of {} queues", use.port->num_queues),
-        "ports[].num_queues = 1 in the configuration"));
   if (lacks.empty()) return checks.push_back(ok(name, has));
-  // The CPU computes missing checksums: that is usual for virtual ports.
+  // The CPU computes missing checksums and spreads flows: that is usual for virtual ports.
   const std::string evidence =
       fmt::format("{}; in software: {}", has.empty() ? "none" : has, lacks);
   if (use.kind != PortUse::Kind::kPci) return checks.push_back(ok(name, evidence));
