@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ingest/arrivals.h"
+#include "ingest/parallel_load.h"
 #include "ingest_port.h"
 
 namespace itif::bench {
@@ -49,6 +50,13 @@ std::vector<Named> loads() {
   add("BadTags", {}, [](LoadOptions& load) { load.fault = Fault::kBadTag; });
   add("Replayed", {}, [](LoadOptions& load) { load.fault = Fault::kReplayed; });
   add("Sealed", image_load(wire::Auth::kSealed), as_is);
+  const auto spread = [](LoadOptions& load) {
+    load.num_clients = 16;
+    load.num_workers = 3;
+  };
+  add("Spread", {.responds = true}, spread);
+  add("SpreadOverloaded", {.fault = Fault::kOverloaded}, spread);
+  add("SpreadImages", image_load(), spread);
   add("Duplicates", {.payload_bytes = 2048, .fragment_bytes = 1024},
       [](LoadOptions& load) { load.fault = Fault::kDuplicate; });
   return all;
@@ -76,6 +84,12 @@ TEST_P(IngestLoad, EveryDatagramEndsAsExpected) {
     const Pass bare = (*load)->run_bare(1000);
     EXPECT_GT(bare.cycles, 0u);
     EXPECT_LT(bare.cycles_per_datagram(), pass.cycles_per_datagram());
+    uint64_t passed = 0;
+    for (const auto& worker : (*load)->workers()) {
+      passed += worker->counters().passed.read();
+      EXPECT_GT(worker->counters().received.read(), 0u);
+    }
+    EXPECT_EQ(passed > 0, options.num_workers > 1);
     const Status finished = (*load)->finish();
     EXPECT_TRUE(finished) << finished.error().message;
   }
@@ -85,6 +99,39 @@ TEST_P(IngestLoad, EveryDatagramEndsAsExpected) {
 
 INSTANTIATE_TEST_SUITE_P(Each, IngestLoad, ::testing::ValuesIn(loads()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Two workers of two ports, and two that share a queue, in two threads.
+TEST(IngestThreads, EveryDatagramEndsAsExpected) {
+  const SystemClock clock;
+  RingPort& first = test::ingest_port();
+  const auto second = first.make_another();
+  ASSERT_TRUE(second) << second.error().message;
+  const auto frames = net::create_mempool({.name = "frames", .mbufs = 16383, .mbuf_bytes = 2048});
+  ASSERT_TRUE(frames) << frames.error().message;
+  const int cpu = usable_cpus().back();
+  for (const Fault fault : {Fault::kNone, Fault::kOverloaded}) {
+    LoadOptions options{.burst = 2048, .fault = fault, .num_clients = 16};
+    const auto ports =
+        WorkerLoad::make(std::vector{&first, second->get()}, frames->get(), options, clock);
+    ASSERT_TRUE(ports) << ports.error().message;
+    options.first_worker = options.num_workers = 2;
+    const auto spread = WorkerLoad::make(first, frames->get(), options, clock);
+    ASSERT_TRUE(spread) << spread.error().message;
+    for (WorkerLoad* load : {ports->get(), spread->get()}) {
+      const Status checked = load->check(500);
+      ASSERT_TRUE(checked) << checked.error().message;
+      ASSERT_EQ(load->workers().size(), 2u);
+      {
+        ParallelLoad parallel({load}, {cpu, cpu});
+        for (int i = 0; i < 5; ++i) (void)parallel.run();
+      }
+      for (const auto& worker : load->workers())
+        EXPECT_GT(worker->counters().received.read(), 1000u);
+      const Status finished = load->finish();
+      EXPECT_TRUE(finished) << finished.error().message;
+    }
+  }
+}
 
 // A worker without this tenant's key accepts nothing.
 TEST(IngestChecks, LostRequestsAreFound) {

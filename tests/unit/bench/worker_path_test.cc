@@ -142,14 +142,14 @@ void allow_no_system_calls() {
 void poll(WorkerLoad& load, VirtualClock& clock) {
   clock.advance_ns(1000);
   counts = true;
-  load.worker().poll();
+  load.poll();
   counts = false;
 }
 
-void run_round(WorkerLoad& load, RingPort& port, VirtualClock& clock) {
+void run_round(WorkerLoad& load, VirtualClock& clock) {
   load.build_round();
   while (load.put_burst() > 0) {
-    while (!port.is_empty()) poll(load, clock);
+    while (!load.is_empty()) poll(load, clock);
     load.serve();
   }
   for (int i = 0; i < 64; ++i) {
@@ -159,8 +159,8 @@ void run_round(WorkerLoad& load, RingPort& port, VirtualClock& clock) {
 }
 
 // Ends the process: with 0 if the worker kept to the rules.
-[[noreturn]] void poll_under_filter(WorkerLoad& load, RingPort& port, VirtualClock& clock) {
-  for (int i = 0; i < 4; ++i) run_round(load, port, clock);
+[[noreturn]] void poll_under_filter(WorkerLoad& load, VirtualClock& clock) {
+  for (int i = 0; i < 4; ++i) run_round(load, clock);
   // The group's results come from memory that the process has already: malloc asks for no more.
   ::mallopt(M_TRIM_THRESHOLD, INT32_MAX);
   std::vector<void*> blocks(1 << 16);
@@ -168,7 +168,7 @@ void run_round(WorkerLoad& load, RingPort& port, VirtualClock& clock) {
   for (void* block : blocks) std::free(block);
   num_allocations = num_locks = 0;
   allow_no_system_calls();
-  for (int i = 0; i < 8; ++i) run_round(load, port, clock);
+  for (int i = 0; i < 8; ++i) run_round(load, clock);
   ::_exit(num_allocations > 0 ? kAllocates : num_locks > 0 ? kLocks : 0);
 }
 
@@ -185,7 +185,7 @@ class WorkerPath : public ::testing::Test {
     VirtualClock clock;
     const auto load = WorkerLoad::make(port, frames->get(), options, clock);
     ASSERT_TRUE(load) << load.error().message;
-    EXPECT_EXIT(poll_under_filter(**load, port, clock), ::testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(poll_under_filter(**load, clock), ::testing::ExitedWithCode(0), "");
     const Status finished = (*load)->finish();
     EXPECT_TRUE(finished) << finished.error().message;
   }
@@ -205,6 +205,17 @@ TEST_F(WorkerPath, RefusalsAndDropsAreQuiet) {
   for (const Fault fault : {Fault::kBadMagic, Fault::kBadTag, Fault::kOverloaded})
     expect_quiet({.fault = fault});
   expect_quiet({.payload_bytes = 2048, .fragment_bytes = 1024, .fault = Fault::kDuplicate});
+}
+
+// Two workers share a queue: what one passes on and the other sends through it.
+TEST_F(WorkerPath, SpreadingIsQuiet) {
+  expect_quiet({.responds = true, .num_clients = 64, .num_workers = 2});
+  expect_quiet({.fault = Fault::kOverloaded, .num_clients = 64, .num_workers = 3});
+  expect_quiet({.payload_bytes = 50 * 1024,
+                .fragment_bytes = 1024,
+                .num_open = 20,
+                .num_clients = 16,
+                .num_workers = 2});
 }
 
 // The child's means notice what they are for.

@@ -2,7 +2,8 @@
 //
 // In one process, over a port of two rings: the cost of the worker alone. Its limit is receiving
 // and freeing the same frames ("rxonly"). Then over memif, with another process as the sender
-// (ingest_live.h): the limit is the rate of dpdk-testpmd.
+// (ingest_live.h): the limit is the rate of dpdk-testpmd. Then two workers in two threads
+// (ingest_workers.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "benches.h"
 #include "benches/ingest_live.h"
 #include "benches/ingest_tags.h"
+#include "benches/ingest_workers.h"
 #include "ingest/child.h"
 #include "ingest/worker_load.h"
 
@@ -132,8 +134,10 @@ class IngestBench {
     std::vector<IngestCase> cases = make_cases();
     std::erase_if(cases, [&](const IngestCase& one) { return !options_.wants(one.name); });
     const bool is_live = wants_ingest_live(options_);
-    if (cases.empty() && !is_live) return {};
+    const bool has_two = wants_ingest_workers(options_);
+    if (cases.empty() && !is_live && !has_two) return {};
     RingPortOptions port;
+    if (has_two) port.memory_mb = std::max(port.memory_mb, ingest_workers_mb());
     for (const IngestCase& one : cases)
       port.memory_mb = std::max(port.memory_mb, memory_mb(one.load));
     const std::vector<int> cpus = usable_cpus();  // the port pins this thread to the last
@@ -142,6 +146,7 @@ class IngestBench {
     report_.add_device(fmt::format("one worker core, packet buffers in {}", port_->memory()));
     for (const IngestCase& one : cases) ITIF_TRY(run_case(one));
     compare();
+    ITIF_TRY(ingest_workers(options_, report_, *port_, cpus));
     return is_live ? ingest_live(options_, report_, *port_, cpus) : Status();
   }
 

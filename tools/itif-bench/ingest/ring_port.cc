@@ -9,7 +9,7 @@
 namespace itif::bench {
 namespace {
 
-constexpr const char* kName = "itif_bench";
+int num_ring_ports = 0;  // so far: for their names
 
 }  // namespace
 
@@ -27,23 +27,38 @@ Result<std::unique_ptr<RingPort>> RingPort::open(const RingPortOptions& options,
   ITIF_TRY(net::start_eal(plan.args));
   std::unique_ptr<RingPort> made(new RingPort);
   made->memory_ = plan.no_huge ? "4 KiB pages" : "2 MiB pages";
-  ITIF_ASSIGN(made->pool_, net::create_mempool(pool));
-  made->to_worker_ = rte_ring_create("to_worker", kRingFrames, SOCKET_ID_ANY, 0);
-  made->from_worker_ = rte_ring_create("from_worker", kRingFrames, SOCKET_ID_ANY, 0);
-  if (made->to_worker_ == nullptr || made->from_worker_ == nullptr ||
-      rte_eth_from_rings(kName, &made->to_worker_, 1, &made->from_worker_, 1, 0) < 0)
-    return fail(Code::kResourceExhausted, "no memory for a port of two rings");
-  ITIF_ASSIGN(net::Port port, net::Port::open({.device = fmt::format("net_ring_{}", kName),
-                                               .pool = made->pool_.get()}));
-  made->port_ = std::make_unique<net::Port>(std::move(port));
+  ITIF_ASSIGN(made->own_pool_, net::create_mempool(pool));
+  made->pool_ = made->own_pool_.get();
+  ITIF_TRY(made->make_port());
   return made;
+}
+
+Result<std::unique_ptr<RingPort>> RingPort::make_another() const {
+  std::unique_ptr<RingPort> made(new RingPort);
+  made->memory_ = memory_;
+  made->pool_ = pool_;
+  ITIF_TRY(made->make_port());
+  return made;
+}
+
+Status RingPort::make_port() {
+  const std::string name = fmt::format("itif_bench{}", num_ring_ports++);
+  to_worker_ = rte_ring_create((name + "_in").c_str(), kRingFrames, SOCKET_ID_ANY, 0);
+  from_worker_ = rte_ring_create((name + "_out").c_str(), kRingFrames, SOCKET_ID_ANY, 0);
+  if (to_worker_ == nullptr || from_worker_ == nullptr ||
+      rte_eth_from_rings(name.c_str(), &to_worker_, 1, &from_worker_, 1, 0) < 0)
+    return fail(Code::kResourceExhausted, "no memory for a port of two rings");
+  ITIF_ASSIGN(net::Port port, net::Port::open({.device = "net_ring_" + name, .pool = pool_}));
+  port_ = std::make_unique<net::Port>(std::move(port));
+  return {};
 }
 
 RingPort::~RingPort() {
   port_.reset();
   rte_ring_free(to_worker_);
   rte_ring_free(from_worker_);
-  pool_.reset();
+  if (!own_pool_) return;
+  own_pool_.reset();
   net::stop_eal();
 }
 

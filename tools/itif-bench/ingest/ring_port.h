@@ -1,7 +1,7 @@
 // A DPDK port made of two rings, in one process: the bench puts frames into one, a worker receives
 // them from it, and the frames that the worker sends appear in the other.
 //
-// EAL and its one port live as long as the process. One thread uses all of it.
+// EAL and its first port live as long as the process. One thread uses all of it.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -31,9 +31,12 @@ class RingPort {
   // Starts EAL on `cpu`, to which it pins the calling thread. Call it once. Errors: those of
   // start_eal, create_mempool and Port::open.
   static Result<std::unique_ptr<RingPort>> open(const RingPortOptions& options, int cpu);
+  // Makes a further one, with the same packet buffers. The first outlives it. Errors: those of
+  // Port::open; kResourceExhausted.
+  Result<std::unique_ptr<RingPort>> make_another() const;
   ~RingPort();
 
-  rte_mempool* pool() const noexcept { return pool_.get(); }
+  rte_mempool* pool() const noexcept { return pool_; }
   const net::Port& port() const noexcept { return *port_; }
   // "2 MiB pages" or "4 KiB pages": the memory of the packet buffers.
   const std::string& memory() const noexcept { return memory_; }
@@ -46,8 +49,10 @@ class RingPort {
 
  private:
   RingPort() = default;
+  Status make_port();
 
-  net::Mempool pool_;
+  net::Mempool own_pool_;  // of the first, which stops EAL
+  rte_mempool* pool_ = nullptr;
   rte_ring* to_worker_ = nullptr;
   rte_ring* from_worker_ = nullptr;
   std::unique_ptr<net::Port> port_;

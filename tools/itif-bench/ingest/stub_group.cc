@@ -8,10 +8,11 @@
 
 namespace itif::bench {
 
-Result<std::unique_ptr<StubGroup>> StubGroup::make(uint32_t capacity,
-                                                   pipeline::ReturnRing& returns) {
-  std::unique_ptr<StubGroup> group(new StubGroup(returns));
-  ITIF_ASSIGN(group->ring_, pipeline::RequestRing::create("bench_group", capacity));
+Result<std::unique_ptr<StubGroup>> StubGroup::make(const std::string& name, uint32_t capacity,
+                                                   uint16_t first_worker,
+                                                   std::vector<pipeline::ReturnRing*> returns) {
+  std::unique_ptr<StubGroup> group(new StubGroup(first_worker, std::move(returns)));
+  ITIF_ASSIGN(group->ring_, pipeline::RequestRing::create(name, capacity));
   group->inbox_ = std::make_unique<pipeline::GroupInbox>(*group->ring_, group->counters_);
   group->taken_.reserve(capacity);
   return group;
@@ -33,7 +34,7 @@ size_t StubGroup::give_back() {
     request->result = {static_cast<std::byte*>(std::malloc(kResultBytes)), kResultBytes};
     CHECK(request->result.data != nullptr);
     std::memset(request->result.data, 0, kResultBytes);
-    CHECK(returns_.push(request));
+    CHECK(returns_[request->worker - first_worker_]->push(request));
   }
   const size_t count = taken_.size();
   taken_.clear();

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/group_inbox.h"
@@ -17,12 +19,15 @@ class StubGroup {
  public:
   static constexpr uint32_t kResultBytes = 16;
 
-  // `capacity`: requests that the worker can have. `returns` outlives the group. Errors:
+  // `name`: unique in the process. `capacity`: requests that the workers can have. Returns them to
+  // returns[i], the ring of worker first_worker + i, which outlives the group. Errors:
   // kResourceExhausted.
-  static Result<std::unique_ptr<StubGroup>> make(uint32_t capacity, pipeline::ReturnRing& returns);
+  static Result<std::unique_ptr<StubGroup>> make(const std::string& name, uint32_t capacity,
+                                                 uint16_t first_worker,
+                                                 std::vector<pipeline::ReturnRing*> returns);
 
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
-  // Takes all requests that the worker has lent; returns their number.
+  // Takes all requests that the workers have lent; returns their number.
   size_t take();
   // The requests taken and not yet given back.
   std::span<request::Request* const> taken() const noexcept { return taken_; }
@@ -30,9 +35,11 @@ class StubGroup {
   size_t give_back();
 
  private:
-  explicit StubGroup(pipeline::ReturnRing& returns) : returns_(returns) {}
+  StubGroup(uint16_t first_worker, std::vector<pipeline::ReturnRing*> returns)
+      : first_worker_(first_worker), returns_(std::move(returns)) {}
 
-  pipeline::ReturnRing& returns_;
+  const uint16_t first_worker_;
+  const std::vector<pipeline::ReturnRing*> returns_;
   std::unique_ptr<pipeline::RequestRing> ring_;
   telemetry::ExecutorCounters counters_;
   std::unique_ptr<pipeline::GroupInbox> inbox_;

@@ -2,7 +2,8 @@
 // untimed; then the time stamp counter is read before and after the polls that empty the ring.
 //
 // The worker is the appliance's: parse, verify, reassemble, hand over, and, if asked for, respond.
-// The group behind it computes nothing, untimed. One thread does all in turn.
+// The group behind it computes nothing, untimed. One thread does all in turn, also if there are
+// several workers.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -45,6 +46,9 @@ struct LoadOptions {
   bool responds = false;
   bool cold = false;                   // frames are not in the CPU's caches
   bool checksums_in_software = false;  // the port has not verified IP's and UDP's checksums
+  uint32_t num_clients = 1;            // UDP ports of the client; each belongs to one of our ports
+  uint16_t num_workers = 1;            // of each port, whose queue they share
+  uint16_t first_worker = 0;           // RigOptions
 
   uint32_t num_pieces() const noexcept {
     return (payload_bytes + fragment_bytes - 1) / fragment_bytes;
@@ -70,10 +74,14 @@ struct Pass {
 
 class WorkerLoad {
  public:
-  // `frames`: the pool of the received frames, with options.num_mbufs() buffers or more. `port` and
-  // `frames` outlive the load; one load at a time. Errors: those of WorkerRig::make.
-  static Result<std::unique_ptr<WorkerLoad>> make(RingPort& port, rte_mempool* frames,
+  // `frames`: the pool of the received frames, with options.num_mbufs() buffers or more. `ports`
+  // and `frames` outlive the load. Errors: those of WorkerRig::make.
+  static Result<std::unique_ptr<WorkerLoad>> make(std::vector<RingPort*> ports, rte_mempool* frames,
                                                   const LoadOptions& options, const Clock& clock);
+  static Result<std::unique_ptr<WorkerLoad>> make(RingPort& port, rte_mempool* frames,
+                                                  const LoadOptions& options, const Clock& clock) {
+    return make(std::vector{&port}, frames, options, clock);
+  }
   ~WorkerLoad();
 
   // The rate of the time stamp counter. REQUIRES: EAL runs.
@@ -91,19 +99,30 @@ class WorkerLoad {
   Status finish();
 
   pipeline::Worker& worker() noexcept { return rig_->worker(); }
+  pipeline::Workers workers() const noexcept { return rig_->workers(); }
+  // Polls each worker once; returns the amount of work done.
+  size_t poll() noexcept;
+  // Returns true if no port has frames left for a worker.
+  bool is_empty() const noexcept;
   // For a caller that polls by itself: builds a round of frames; puts the next burst of them into
   // the ring and returns their number, 0 at the end.
   void build_round();
   size_t put_burst();
+  uint64_t num_sent() const noexcept { return sent_; }  // datagrams built so far
+  // Returns true if each datagram is answered in the poll that receives it.
+  bool answers_all() const noexcept { return options_.fault == Fault::kOverloaded; }
   // The group takes requests and gives them back; sent frames are freed. Untimed.
   void serve();
   // Serves and polls until nothing is left to do.
   void settle();
 
  private:
-  WorkerLoad(RingPort& port, rte_mempool* frames, const LoadOptions& options,
+  WorkerLoad(std::vector<RingPort*> ports, rte_mempool* frames, const LoadOptions& options,
              std::unique_ptr<WorkerRig> rig);
 
+  size_t client_of(uint64_t request) const noexcept { return request % clients_.size(); }
+  RingPort& port_of(size_t client) noexcept { return *ports_[client % ports_.size()]; }
+  void make_tokens();
   rte_mbuf* build(const Arrivals::Piece& piece);
   // Adds the time of step(), for `datagrams`, unless the kernel interrupted it.
   template <class Step>
@@ -113,18 +132,23 @@ class WorkerLoad {
   Status check_requests() const;
   Status check_sent();
 
-  RingPort& port_;
+  const std::vector<RingPort*> ports_;
   rte_mempool* const frames_;
   const LoadOptions options_;
   std::unique_ptr<WorkerRig> rig_;
   std::vector<std::byte> payload_;
-  net::Endpoint client_;  // as the client sees both ends
+  std::vector<net::Endpoint> clients_;  // as each sees both ends
   Arrivals arrivals_;
-  std::vector<rte_mbuf*> round_;
-  size_t at_ = 0;  // the next frame of the round
+  struct Frame {
+    rte_mbuf* mbuf;
+    RingPort* port;
+  };
+  std::vector<Frame> round_;
+  std::vector<rte_mbuf*> burst_;  // being put into a port
+  size_t at_ = 0;                 // the next frame of the round
   uint64_t sent_ = 0, bytes_sent_ = 0;
   uint64_t last_sequence_ = 0;
-  uint64_t token_ = 0;  // of the round
+  std::vector<uint64_t> tokens_;  // of each client, in the round
   uint64_t overhead_cycles_ = 0;
 };
 

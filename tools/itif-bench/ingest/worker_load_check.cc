@@ -7,6 +7,7 @@
 #include "ingest/worker_load.h"
 #include "net/drop_reason.h"
 #include "net/frame.h"
+#include "net/header_bytes.h"
 #include "wire/datagram.h"
 
 namespace itif::bench {
@@ -52,20 +53,27 @@ Status WorkerLoad::check_requests() const {
 Status WorkerLoad::check_sent() {
   const auto expected =
       options_.fault == Fault::kOverloaded ? wire::Type::kStatus : wire::Type::kResponse;
-  const net::LocalAddresses client{.mac = client_.our_mac,
-                                   .ipv4 = {{198, 18, 0, 2}},
-                                   .ipv6 = {},
-                                   .udp_port = client_.our_port,
-                                   .vlan = 0};
+  net::LocalAddresses client{.mac = clients_.front().our_mac,
+                             .ipv4 = {{198, 18, 0, 2}},
+                             .ipv6 = {},
+                             .udp_port = 0,
+                             .vlan = 0};
   Status status;
   std::array<rte_mbuf*, 64> frames;
-  while (const size_t count = port_.take(frames)) {
+  for (size_t p = 0, count; p < ports_.size();) {
+    count = ports_[p]->take(frames);
+    if (count == 0) ++p;
     for (rte_mbuf* mbuf : std::span(frames).first(count)) {
+      client.udp_port = net::load_be16(
+          rte_pktmbuf_mtod_offset(mbuf, const std::byte*, net::udp_header_bytes(clients_[0]) - 6));
       net::Frame frame;
       wire::Datagram datagram;
       if (net::parse_frame(*mbuf, false, client, frame) != net::DropReason::kNone ||
           wire::parse(net::udp_payload(*mbuf, frame), datagram) != wire::ParseError::kNone)
         status = wrong("it sent a malformed datagram");
+      else if (const size_t asker = client_of(datagram.header.request_id);
+               client.udp_port != clients_[asker].our_port || &port_of(asker) != ports_[p])
+        status = wrong("it sent an answer to another client, or by another port");
       else if (datagram.header.type != expected)
         status = wrong(fmt::format("it sent a {}", wire::type_name(datagram.header.type)));
       else if (options_.auth != wire::Auth::kNone &&
@@ -88,14 +96,14 @@ Status WorkerLoad::check(uint32_t datagrams) {
     build_round();
     while (put_burst() > 0 && status) {
       do {
-        worker().poll();
-      } while (!port_.is_empty());
+        poll();
+      } while (!is_empty());
       if (status) status = check_sent();
     }
     rig_->group().take();
     if (status) status = check_requests();
     rig_->group().give_back();
-    while (worker().poll() > 0)
+    while (poll() > 0)
       if (status) status = check_sent();
   }
   return status;
@@ -108,12 +116,12 @@ Status WorkerLoad::finish() {
     rte_mbuf* mbuf = build(*piece);
     bytes_sent_ += mbuf->pkt_len;
     ++sent_;
-    port_.put(std::span(&mbuf, 1));
-    worker().poll();
+    port_of(client_of(piece->request)).put(std::span(&mbuf, 1));
+    poll();
     serve();
   }
   settle();
-  const pipeline::WorkerFigures figures = pipeline::worker_figures(worker());
+  const pipeline::WorkerFigures figures = pipeline::total_figures(workers());
   const auto same = [](std::string_view what, uint64_t got, uint64_t expected) -> Status {
     if (got == expected) return {};
     return wrong(fmt::format("{} {}, {} expected", got, what, expected));
