@@ -16,12 +16,9 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "control/message.h"
-#include "json/json_file.h"
 #include "serving/model_check_wire.h"
 
 namespace itif::serving {
@@ -29,12 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using control::Descriptor;
-using nlohmann::json;
 
 constexpr int kAnswerPollMs = 50;
 // The checker kills a child that takes too long. Its answer needs time, too.
 constexpr uint64_t kAnswerTimeNs = 10'000'000'000;
-constexpr size_t kMaxMessageBytes = 4096;
 
 cpu_set_t set_of(const std::vector<unsigned>& cpus) {
   cpu_set_t set;
@@ -95,25 +90,6 @@ Result<std::string> read_answer(int pipe, uint64_t limit_ns,
   }
 }
 
-// The child that gave the answer may have been taken over by the files that it parsed.
-Status status_of(const std::string& answer, const std::string& directory) {
-  const auto object = json_file::parse_json_object(answer, "answer");
-  const auto text = [&](const char* key) {
-    const auto found = object->find(key);
-    return found != object->end() && found->is_string() ? found->get<std::string>() : "";
-  };
-  if (object && object->size() == 1 && object->value("ok", json()) == true) return {};
-  if (!object || text("code").empty() || text("message").empty())
-    return fail(Code::kUnavailable,
-                fmt::format("{}: the checker of models has ended before it answered: repeat the "
-                            "request; if that does not help, restart itifd",
-                            directory));
-  std::string message = text("message").substr(0, kMaxMessageBytes);
-  for (char& c : message)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  return fail(control::parse_code(text("code")), std::move(message));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ModelChecker>> ModelChecker::start(Options options) {
@@ -171,15 +147,11 @@ Status ModelChecker::check(const model::ModelFiles& files, const std::function<b
     return fail(Code::kResourceExhausted, "cannot make a pipe: " + errno_text(errno));
   const Descriptor from_checker(ends[0]);
   Descriptor to_us(ends[1]);
-  const json request = {{"directory", files.directory},
-                        {"base", files.base},
-                        {"memory_bytes", options_.limits.memory_bytes},
-                        {"time_ns", options_.limits.time_ns}};
-  ITIF_TRY(send(request.dump(-1, ' ', false, json::error_handler_t::replace), to_us.get()));
+  ITIF_TRY(send(request_for({files, options_.limits}), to_us.get()));
   to_us = Descriptor();
   ITIF_ASSIGN(const std::string answer,
               read_answer(from_checker.get(), options_.limits.time_ns + kAnswerTimeNs, gives_up));
-  return status_of(answer, files.directory);
+  return parse_answer(answer, files.directory);
 }
 
 std::vector<std::string> file_states(const model::ModelFiles& files) {

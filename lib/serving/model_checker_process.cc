@@ -1,26 +1,22 @@
-// The process that checks models: its requests, and a supervisor and a sandboxed child for each.
+// The process that checks models: a supervisor and a sandboxed child for each.
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "backbone/open_model.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "json/json_file.h"
 #include "model/samples.h"
 #include "serving/model_check_wire.h"
 #include "serving/model_checker.h"
@@ -29,19 +25,10 @@ namespace itif::serving {
 namespace {
 
 using control::Descriptor;
-using nlohmann::json;
 
 constexpr int kNice = 10;  // beside threads that serve
 // Crashes the child for the model in this directory. For tests only.
 constexpr const char* kCrashVariable = "ITIF_TEST_CRASHING_MODEL";
-
-std::string text_of(const json& answer) {
-  return answer.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::string text_of(const Error& error) {
-  return text_of(json{{"code", code_name(error.code)}, {"message", error.message}});
-}
 
 // Leaves the right to read the files of other users, if itifd has it.
 void drop_capabilities() {
@@ -79,35 +66,33 @@ Status open_all(const model::ModelFiles& files) try {
 std::string no_memory_answer;  // of this child
 
 // Runs in the child.
-std::string check_in_sandbox(const model::ModelFiles& files, const SandboxLimits& limits) {
-  no_memory_answer = text_of(
-      Error{Code::kCorrupt, fmt::format("{}: parsing its files needs more memory than {} "
-                                        "(process.model_check_memory): the model is refused",
-                                        files.directory, format_bytes(limits.memory_bytes))});
+std::string check_in_sandbox(const ModelToCheck& model) {
+  const auto& [files, limits] = model;
+  no_memory_answer = answer_for(
+      fail(Code::kCorrupt, fmt::format("{}: parsing its files needs more memory than {} "
+                                       "(process.model_check_memory): the model is refused",
+                                       files.directory, format_bytes(limits.memory_bytes))));
   // Not by an exception: libraries throw it where no exception may leave.
   std::set_new_handler([] { end_child(no_memory_answer); });
   const std::array<std::string, 2> directories{files.directory, files.base};
   const size_t count = files.base.empty() ? 1 : 2;
   Status done = enter_sandbox(limits, std::span(directories).first(count));
   if (done) done = open_all(files);
-  return done ? text_of(json{{"ok", true}}) : text_of(done.error());
+  return answer_for(done);
 }
 
 // Runs in the supervisor.
 std::string answer_to(const std::string& request) {
-  const auto parsed = json_file::parse_json_object(request, "request");
-  if (!parsed) return text_of(parsed.error());
-  const model::ModelFiles files(parsed->value("directory", ""), parsed->value("base", ""));
-  const SandboxLimits limits{.memory_bytes = parsed->value("memory_bytes", uint64_t{0}),
-                             .time_ns = parsed->value("time_ns", uint64_t{0})};
-  auto text = run_child(limits, [&] { return check_in_sandbox(files, limits); });
+  const auto model = parse_request(request);
+  if (!model) return answer_for(std::unexpected(model.error()));
+  auto text = run_child(model->limits, [&] { return check_in_sandbox(*model); });
   if (text) return *std::move(text);
-  return text_of(
-      Error{text.error().code,
-            fmt::format("{}: the sandboxed process that parsed its files {}: the model is "
-                        "refused: a file is malformed, or itif has a defect: please report "
-                        "it",
-                        files.directory, text.error().message)});
+  return answer_for(
+      fail(text.error().code,
+           fmt::format("{}: the sandboxed process that parsed its files {}: the model is "
+                       "refused: a file is malformed, or itif has a defect: please report "
+                       "it",
+                       model->files.directory, text.error().message)));
 }
 
 [[noreturn]] void supervise(const CheckRequest& request, pid_t checker) {
@@ -125,45 +110,6 @@ std::string answer_to(const std::string& request) {
 }
 
 }  // namespace
-
-bool send_request(int socket, const std::string& request, int answers) {
-  iovec bytes{.iov_base = const_cast<char*>(request.data()), .iov_len = request.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof answers);
-  std::memcpy(CMSG_DATA(header), &answers, sizeof answers);
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(request.size());
-}
-
-std::optional<CheckRequest> receive_request(int socket) {
-  CheckRequest request;
-  request.text.resize(kMaxCheckBytes);
-  iovec bytes{.iov_base = request.text.data(), .iov_len = request.text.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t got;
-  while ((got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
-  if (got <= 0) return std::nullopt;
-  request.text.resize(static_cast<size_t>(got));
-  if (const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-      header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    request.answers = Descriptor(fd);
-  }
-  return request;
-}
 
 int run_model_checker(int socket) {
   // It ends with itifd, which may still load models after these signals.

@@ -10,12 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/units.h"
 #include "control/file.h"
+#include "serving/child_output.h"
 #include "serving/sandbox.h"
 
 namespace itif::serving {
@@ -23,10 +22,7 @@ namespace {
 
 using control::Descriptor;
 
-// The child writes what it says on standard error, this byte, and its text.
-constexpr char kTextFollows = '\x1e';
 constexpr size_t kMaxOutputBytes = 64 * 1024;
-constexpr size_t kMaxLineBytes = 200;
 
 [[noreturn]] void run_in_child(pid_t parent, int output, const std::function<std::string()>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -60,28 +56,6 @@ bool read_all(int pipe, uint64_t time_ns, std::string& output) {
   }
 }
 
-// The last line, in printable ASCII.
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  const size_t before = text.rfind('\n');
-  if (before != text.npos) text.remove_prefix(before + 1);
-  std::string line(text.substr(0, kMaxLineBytes));
-  for (char& c : line)
-    if (c < ' ' || c > '~') c = '?';
-  return line;
-}
-
-std::string describe_end(int status, bool too_late, const SandboxLimits& limits) {
-  if (too_late || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU))
-    return fmt::format("took longer than {} (process.model_check_time)",
-                       format_duration_ns(limits.time_ns));
-  if (!WIFSIGNALED(status)) return fmt::format("ended with status {}", WEXITSTATUS(status));
-  if (WTERMSIG(status) == SIGSYS)
-    return "made a system call that parsing does not need (the kernel's log has its number)";
-  if (WTERMSIG(status) == SIGKILL) return "was killed, perhaps for lack of memory";
-  return fmt::format("crashed (signal {}, {})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-}
-
 }  // namespace
 
 void end_child(std::string_view text) noexcept {
@@ -112,12 +86,7 @@ Result<std::string> run_child(const SandboxLimits& limits,
   if (!in_time) ::kill(child, SIGKILL);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  const size_t mark = output.rfind(kTextFollows);
-  if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0 && mark != output.npos)
-    return output.substr(mark + 1);
-  const std::string line = last_line(std::string_view(output).substr(0, mark));
-  return fail(Code::kCorrupt, describe_end(status, !in_time, limits) +
-                                  (line.empty() ? "" : fmt::format(" ({})", line)));
+  return text_of_child(output, status, in_time, limits);
 }
 
 }  // namespace itif::serving
