@@ -17,6 +17,11 @@ struct Table {
 constexpr Table kTables[] = {
     {"tenant", "id"}, {"other_version", "tenant_id, number"}, {"group_setting", "name"}};
 
+// No registry reaches it. SQLite could not count on from the largest integer.
+constexpr int64_t kMaxChanges = int64_t{1} << 62;
+
+constexpr size_t kIdentityDigits = 32;
+
 // A value for SQL in a message.
 std::string shown(const Value& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return std::to_string(*number);
@@ -28,6 +33,14 @@ std::string shown(const Value& value) {
 std::string text_of(const Value& value) {
   const auto* text = std::get_if<std::string>(&value);
   return text != nullptr ? *text : "";
+}
+
+// As randomblob() makes it: 32 hexadecimal digits. An empty one would allow any registry
+// (registry_mark.h).
+bool is_identity(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  return text != nullptr && text->size() == kIdentityDigits &&
+         text->find_first_not_of("0123456789abcdef") == text->npos;
 }
 
 // The SQL of a row's checksum: of the table's name and all columns in order of their names, so that
@@ -99,11 +112,12 @@ Result<RegistryContents> read_contents(Database& database) {
   const auto* changes = rows.size() == 1 ? std::get_if<int64_t>(&rows[0].at(1)) : nullptr;
   const auto* last_id = rows.size() == 1 ? std::get_if<int64_t>(&rows[0].at(2)) : nullptr;
   if (changes == nullptr || last_id == nullptr || *changes < 0 || *last_id < 0 ||
-      *last_id > UINT32_MAX)
+      *last_id > UINT32_MAX || *changes > kMaxChanges || !is_identity(rows[0].at(0)))
     return fail(Code::kCorrupt,
-                fmt::format("{}: tables contents and sequence must have one row each, with changes "
-                            "from 0 and last_id from 0 to {}: restore a backup",
-                            database.path(), UINT32_MAX));
+                fmt::format("{}: tables contents and sequence must have one row each, with an "
+                            "identity of {} hexadecimal digits, changes from 0 to {} and last_id "
+                            "from 0 to {}: restore a backup",
+                            database.path(), kIdentityDigits, kMaxChanges, UINT32_MAX));
   return RegistryContents{text_of(rows[0].at(0)), static_cast<uint64_t>(*changes),
                           static_cast<uint32_t>(*last_id)};
 }

@@ -140,6 +140,28 @@ TEST_F(RegistrySafety, UnknownPartsOfTheSchemaAreRefused) {
   open();
 }
 
+// SQLite counts no further than to the largest integer: each change failed, "exists already".
+TEST_F(RegistrySafety, ANumberOfChangesAtItsEndIsRefused) {
+  for (const char* const changes : {"9223372036854775807", "9223372036854775806"}) {
+    fs::remove_all(state_);
+    fill(1);
+    sql(std::string("UPDATE contents SET checksum = 'edited', changes = ") + changes);
+    expect_refused("changes from 0 to");
+  }
+}
+
+// itifd ended with an exception when it wrote the mark. A mark with an empty identity allows any
+// registry.
+TEST_F(RegistrySafety, AnIdentityThatIsNoneIsRefused) {
+  for (const char* const identity : {"CAST(x'ff41' AS TEXT)", "''", "'0123'", "identity || '0'"}) {
+    fs::remove_all(state_);
+    fill(1);
+    fs::remove(state_ + "/registry.mark");
+    sql(std::string("UPDATE contents SET checksum = 'edited', identity = ") + identity);
+    expect_refused("identity of 32 hexadecimal digits");
+  }
+}
+
 // Flips bits in a copy of the files. Each flip must be noticed, or leave every record as it was.
 class FlippedRegistry : public RegistrySafety {
  protected:
