@@ -163,8 +163,11 @@ Status migrate(Database& database, int64_t version) {
     is_sealed = is_newest && !edited;
   }
   if (is_sealed) return {};
-  Status done = database.transaction([&] { return migrate_from(database, version); });
-  return done ? check_schema(database) : done;
+  // A file that is refused stays as it is.
+  return database.transaction([&]() -> Status {
+    ITIF_TRY(migrate_from(database, version));
+    return check_schema(database);
+  });
 }
 
 }  // namespace itif::control

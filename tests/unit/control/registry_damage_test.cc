@@ -1,4 +1,5 @@
 // A registry whose rows, tables or bytes were changed: noticed and named, or without effect.
+#include "control/registry_checksum.h"
 #include "registry_safety_fixture.h"
 
 namespace itif::control {
@@ -160,6 +161,22 @@ TEST_F(RegistrySafety, AnIdentityThatIsNoneIsRefused) {
     sql(std::string("UPDATE contents SET checksum = 'edited', identity = ") + identity);
     expect_refused("identity of 32 hexadecimal digits");
   }
+}
+
+// The upgrade was committed before the check that refused the file. An older itifd could then no
+// longer open it either.
+TEST_F(RegistrySafety, ARefusedFileIsNotUpgraded) {
+  fill(1);
+  sql("ALTER TABLE group_setting DROP COLUMN weight");
+  sql("PRAGMA user_version = 8");
+  {
+    Database database = *Database::open(db_);
+    ASSERT_TRUE(seal_all(database));
+  }
+  sql("CREATE VIEW names AS SELECT name FROM tenant");
+  expect_refused("the view names");
+  Database database = *Database::open(db_);
+  EXPECT_EQ(std::get<int64_t>(database.run("PRAGMA user_version")->at(0).at(0)), 8);
 }
 
 // Flips bits in a copy of the files. Each flip must be noticed, or leave every record as it was.
