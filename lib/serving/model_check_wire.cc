@@ -23,6 +23,13 @@ std::string text_of(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// Shortens UTF-8 to at most `max` bytes, without a part of a character at its end.
+void cut_utf8(std::string& text, size_t max) {
+  if (text.size() <= max) return;
+  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xc0) == 0x80) --max;
+  text.resize(max);
+}
+
 }  // namespace
 
 std::string request_for(const ModelToCheck& model) {
@@ -34,9 +41,19 @@ std::string request_for(const ModelToCheck& model) {
 
 Result<ModelToCheck> parse_request(const std::string& request) {
   ITIF_ASSIGN(const json parsed, json_file::parse_json_object(request, "request"));
-  return ModelToCheck{{parsed.value("directory", ""), parsed.value("base", "")},
-                      {.memory_bytes = parsed.value("memory_bytes", uint64_t{0}),
-                       .time_ns = parsed.value("time_ns", uint64_t{0})}};
+  const auto member = [&](const char* key) {
+    const auto found = parsed.find(key);
+    return found == parsed.end() ? json() : *found;
+  };
+  const json directory = member("directory"), base = member("base");
+  const json memory_bytes = member("memory_bytes"), time_ns = member("time_ns");
+  if (!directory.is_string() || !base.is_string() || !memory_bytes.is_number_unsigned() ||
+      !time_ns.is_number_unsigned())
+    return fail(Code::kInvalidArgument,
+                "the checker of models was asked without directory, base, memory_bytes or time_ns");
+  return ModelToCheck{
+      {directory.get<std::string>(), base.get<std::string>()},
+      {.memory_bytes = memory_bytes.get<uint64_t>(), .time_ns = time_ns.get<uint64_t>()}};
 }
 
 std::string answer_for(const Status& done) {
@@ -56,7 +73,8 @@ Status parse_answer(const std::string& answer, const std::string& directory) {
                 fmt::format("{}: the checker of models has ended before it answered: repeat the "
                             "request; if that does not help, restart itifd",
                             directory));
-  std::string message = text("message").substr(0, kMaxMessageBytes);
+  std::string message = text("message");
+  cut_utf8(message, kMaxMessageBytes);
   for (char& c : message)
     if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
   return fail(control::parse_code(text("code")), std::move(message));
