@@ -186,6 +186,8 @@ bool EngineState::on_resend(uint32_t index, const wire::Datagram& datagram, uint
   wait_for_answer(index, now_ns);
   ++stats_.resends_served;
   if (options_.retry.max_tries == 1) return true;  // policy: send once
+  // The server drops pieces whose token is too old, in silence, and asks again.
+  if (now_ns >= flows_[slot.flow]->token_renew_ns) say_hello(slot.flow, now_ns);
   uint32_t sent_to = 0;
   for (const wire::Range& range : std::span(ranges).first(count)) {
     const uint32_t from = std::max(range.offset / fragment * fragment, sent_to);

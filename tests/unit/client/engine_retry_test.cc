@@ -174,6 +174,24 @@ TEST(ClientEngineRetries, LossesDoNotRaiseTheRto) {
   EXPECT_LE(world.clock.now_ns() - begin_ns, 360'000'000u);  // 50 + 100 ms, and on to the next 200
 }
 
+// The server drops pieces with an old token in silence, and asks for them again and again, so that
+// the client never waited long enough to renew its token.
+TEST(ClientEngineRetries, AServerThatAsksForPiecesGetsANewToken) {
+  WorldOptions options;
+  options.server.context_life_ns = 60'000'000'000;
+  World world(options);
+  world.warm_up();
+  world.network.set_faults({.loss = 0.5});
+  const uint64_t tag = world.submit({.seed = 1}, 50'000);
+  world.engine->flush();
+  world.network.set_faults({});
+  world.server.change_secret();
+  world.run();
+  const Outcome& outcome = world.ended(tag).outcome;
+  EXPECT_EQ(outcome.kind, OutcomeKind::kAnswered);
+  EXPECT_LE(outcome.completed_ns - outcome.submitted_ns, 400'000'000u);  // half of the token's life
+}
+
 TEST(ClientEngineRetries, TimeoutEndsABusyRequest) {
   WorldOptions options;
   options.engine.retry.timeout_ns = 200'000'000;
