@@ -490,7 +490,7 @@ class Client:
     rto_s: float = 0.05  # the shortest wait before a repeat
     max_rto_s: float = 1.0
     max_silent_tries: int = 10
-    gap_s: float = 0.005
+    gap_s: float = 0.005  # the shortest wait before missing pieces of a response are asked for
     token: int = 0  # the address token; 0: none yet
     local: tuple[str, int] | None = None  # address and port to send from
 
@@ -508,6 +508,7 @@ class Client:
         self.next_sequence = int.from_bytes(os.urandom(8), "little") >> 2
         self.token_renew_s = 0.0  # when to ask for a new one
         self.latency_s = self.deviation_s = 0.0  # of answers, smoothed (RFC 6298)
+        self.round_trip_s = 0.0  # of the last hello, or ping, that was sent once
 
     def close(self):
         self.socket.close()
@@ -647,7 +648,7 @@ class Client:
         started = time.monotonic()
         deadline = started + timeout_s
         request = message.header
-        rto, gap, silent, token = self.first_rto_s(), self.gap_s, 0, self.token
+        rto, gap, silent, token = self.first_rto_s(), max(self.gap_s, self.round_trip_s / 4), 0, self.token
         refusals = 0  # for want of a valid token
         named = 0.0  # the wait that `busy` asks for
         answer = Answer()
@@ -679,7 +680,7 @@ class Client:
                     answer.tries += 1
                 rto, named = min(rto * 2, self.max_rto_s), 0.0
                 if response:
-                    gap = min(gap * 2, self.max_rto_s)
+                    gap = max(min(gap * 2, self.max_rto_s), self.round_trip_s + max(self.gap_s, 2 * self.round_trip_s))
                 continue
 
             h = datagram.header
@@ -772,8 +773,11 @@ class Client:
         rto = self.rto_s
         while (left := deadline - time.monotonic()) > 0:
             self.send_raw(build(header, payload))
+            sent = time.monotonic()
             answer = self.receive_for(request_id, min(rto, left))
             if answer is not None and answer.header.type == expected:
+                if rto == self.rto_s:
+                    self.round_trip_s = time.monotonic() - sent
                 return answer
             rto = min(rto * 2, self.max_rto_s)
         raise Lost(f"no {TYPES[expected]} from {self.address} port {self.port} in {timeout_s} s: does the server run "

@@ -106,22 +106,26 @@ bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, ui
   if (!slot.response.started() && header.payload_bytes == header.total_bytes) {
     whole = datagram.payload;  // the common case: one datagram, no copy
   } else {
-    switch (slot.response.add(datagram, pool_)) {
+    const Reassembly::Added added = slot.response.add(datagram, pool_);
+    const bool is_new = added == Reassembly::Added::kPiece || added == Reassembly::Added::kWhole;
+    const bool is_answer = is_new && note_piece(slot, now_ns);
+    switch (added) {
       case Reassembly::Added::kDuplicate: why = Drop::kDuplicate; return false;
       case Reassembly::Added::kNoMemory: why = Drop::kNoMemory; return false;
-      case Reassembly::Added::kPiece:
-        slot.silent_tries = 1;
-        slot.rto_ns = options_.retry.resend_after_ns;
-        arm(index, now_ns + slot.rto_ns);
-        return true;
+      case Reassembly::Added::kPiece: wait_for_pieces(index, is_answer, now_ns); return true;
       case Reassembly::Added::kWhole:
         whole = slot.response.bytes();
+        spread_ns_ -= spread_ns_ / 8;
         if (!(slot.spec.flags & wire::kFlagNoCache)) send_ack(slot);
         break;
     }
   }
   // If the request was repeated, it may have been lost before (Karn's algorithm).
-  if (!slot.was_repeated) learn_latency(now_ns - slot.started_ns);
+  if (!slot.was_repeated) {
+    const uint64_t latency_ns = now_ns - slot.started_ns;
+    latency_.learn(latency_ns);
+    if (latency_ns < round_trip_.ns) round_trip_.learn(latency_ns);  // no longer than an answer
+  }
   newest_answered_ns_ = std::max(newest_answered_ns_, slot.started_ns);
   Outcome outcome = outcome_of(slot, OutcomeKind::kAnswered, now_ns);
   outcome.result_kind = header.result_kind;
@@ -212,7 +216,7 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   slot.was_repeated = false;
   const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_busy_ns);
   const uint64_t expected_ns = now_ns - slot.started_ns + named_ns;
-  if (expected_ns > latency_ns_) learn_latency(expected_ns);
+  if (expected_ns > latency_.ns) latency_.learn(expected_ns);
   arm(index, now_ns + std::max(slot.rto_ns, named_ns));
 }
 
@@ -258,7 +262,7 @@ bool EngineState::on_token(uint32_t flow_index, const wire::Header& header, uint
   if (!flow.hello_pending) return false;
   flow.hello_pending = false;
   ++stats_.tokens;
-  round_trip_ns_ = std::max<uint64_t>(now_ns - flow.hello_sent_ns[number], 1);
+  round_trip_.learn(std::max<uint64_t>(now_ns - flow.hello_sent_ns[number], 1));
   flow.token_life_ns =
       header.budget_us == 0 ? kDefaultTokenLifeNs : uint64_t{header.budget_us} * 1000;
   keep_token(flow, header.token, now_ns);

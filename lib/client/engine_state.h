@@ -25,6 +25,7 @@
 #include "client/buffer_pool.h"
 #include "client/index_list.h"
 #include "client/reassembly.h"
+#include "client/smoothed_time.h"
 #include "client/transport.h"
 #include "client/types.h"
 #include "wire/geometry.h"
@@ -87,6 +88,9 @@ class EngineState {
     uint64_t started_ns = 0;    // of this try
     bool was_repeated = false;  // in this try, since the server last said that it has the request
     Reassembly response;
+    uint64_t last_piece_ns = 0;  // of the response; 0: none
+    uint64_t asked_ns = 0;       // the last ask for its missing pieces; 0: none is open
+    uint32_t num_asks = 0;       // since pieces last came in answer to one
     std::array<SendRange, kMaxSendRanges> ranges;
   };
 
@@ -177,7 +181,10 @@ class EngineState {
   // engine_timers.cc
   uint64_t rto_ns() const noexcept;
   bool is_probably_lost(uint32_t index) noexcept;
-  void learn_latency(uint64_t latency_ns) noexcept;
+  uint64_t gap_ns() const noexcept;
+  uint64_t ask_rto_ns() const noexcept;
+  bool note_piece(Slot& slot, uint64_t now_ns) noexcept;
+  void wait_for_pieces(uint32_t index, bool is_answer, uint64_t now_ns) noexcept;
   void wait_for_answer(uint32_t index, uint64_t now_ns) noexcept;
   void arm(uint32_t index, uint64_t action_ns, uint64_t probe_ns = UINT64_MAX) noexcept;
   void on_timer(uint32_t index, uint64_t now_ns) noexcept;
@@ -192,10 +199,11 @@ class EngineState {
   const uint32_t num_flows_;
   uint64_t next_sequence_;  // bits of the next request id above the slot number
   uint32_t next_flow_ = 0;
-  uint64_t latency_ns_ = 0, deviation_ns_ = 0;  // of answers, smoothed; 0: none yet
-  uint64_t round_trip_ns_ = 0;                  // of the last hello and token; 0: none yet
-  uint64_t newest_answered_ns_ = 0;             // the latest start of an answered request
-  uint32_t prober_ = UINT32_MAX;                // slot, see is_probably_lost(); UINT32_MAX: none
+  SmoothedTime latency_;             // of answers
+  SmoothedTime round_trip_;          // of hello and token, and of asks for missing pieces
+  uint64_t spread_ns_ = 0;           // a decaying maximum: between two pieces of a response
+  uint64_t newest_answered_ns_ = 0;  // the latest start of an answered request
+  uint32_t prober_ = UINT32_MAX;     // slot, see is_probably_lost(); UINT32_MAX: none
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;  // free slots, a stack
   TimerWheel wheel_;

@@ -3,6 +3,9 @@
 // A silent request is lost, or its server needs long. A repeat recovers from the first, and loads a
 // server that has to work anyway in the second case. So a request is repeated early, after one RTO,
 // only if it is probably lost; otherwise patient_rto_ns passes before.
+//
+// The pieces of a response arrive close to each other. After a gap, the missing ones are lost, or
+// the path has reordered them.
 #include <algorithm>
 
 #include "client/engine_state.h"
@@ -13,12 +16,10 @@ namespace itif::client {
 // The round trip of hello and token stands in for the latency until that is known.
 uint64_t EngineState::rto_ns() const noexcept {
   const RetryPolicy& retry = options_.retry;
-  const bool is_known = latency_ns_ != 0;
-  const uint64_t expected_ns = is_known ? latency_ns_ : round_trip_ns_;
-  const uint64_t deviation_ns = is_known ? deviation_ns_ : round_trip_ns_ / 2;
-  const uint64_t margin_ns = std::max(retry.initial_rto_ns, 4 * deviation_ns);
-  const uint64_t limit_ns = std::max(retry.max_rto_ns, 2 * expected_ns);
-  return std::max(retry.initial_rto_ns, std::min(expected_ns + margin_ns, limit_ns));
+  const SmoothedTime& expected = latency_.ns != 0 ? latency_ : round_trip_;
+  const uint64_t margin_ns = std::max(retry.initial_rto_ns, 4 * expected.deviation_ns);
+  const uint64_t limit_ns = std::max(retry.max_rto_ns, 2 * expected.ns);
+  return std::max(retry.initial_rto_ns, std::min(expected.ns + margin_ns, limit_ns));
 }
 
 // Judges a request that has been silent for an RTO. It is probably lost if one that was sent well
@@ -27,18 +28,45 @@ uint64_t EngineState::rto_ns() const noexcept {
 // that is slow then says so.
 bool EngineState::is_probably_lost(uint32_t index) noexcept {
   if (prober_ == UINT32_MAX) prober_ = index;
-  return prober_ == index || newest_answered_ns_ > slots_[index].started_ns + latency_ns_ / 2;
+  return prober_ == index || newest_answered_ns_ > slots_[index].started_ns + latency_.ns / 2;
 }
 
-void EngineState::learn_latency(uint64_t latency_ns) noexcept {
-  if (latency_ns_ == 0) {
-    latency_ns_ = latency_ns;
-    deviation_ns_ = latency_ns / 2;
-    return;
+// The gap after which missing pieces of a response are asked for. Reordering delays a piece by a
+// quarter of a round trip at most (as RACK assumes), or by what has been seen.
+uint64_t EngineState::gap_ns() const noexcept {
+  const RetryPolicy& retry = options_.retry;
+  return std::max(
+      {retry.resend_after_ns, round_trip_.ns / 4, std::min(2 * spread_ns_, retry.max_rto_ns)});
+}
+
+// The RTO of an ask for pieces, which the server answers at once.
+uint64_t EngineState::ask_rto_ns() const noexcept {
+  return round_trip_.ns + std::max(options_.retry.resend_after_ns, 4 * round_trip_.deviation_ns);
+}
+
+// Learns from a new piece of a response. Returns false if an ask is open and the piece has come too
+// early to be its answer: it was on its way.
+bool EngineState::note_piece(Slot& slot, uint64_t now_ns) noexcept {
+  const bool is_asked = slot.asked_ns != 0;
+  const bool is_early = is_asked && now_ns - slot.asked_ns < round_trip_.ns / 2;
+  if (slot.last_piece_ns != 0 && (!is_asked || is_early))
+    spread_ns_ = std::max(spread_ns_, now_ns - slot.last_piece_ns);
+  slot.last_piece_ns = now_ns;
+  if (is_asked && !is_early) {
+    if (slot.num_asks == 1) round_trip_.learn(now_ns - slot.asked_ns);  // Karn's algorithm
+    slot.asked_ns = 0;
+    slot.num_asks = 0;
   }
-  const uint64_t difference = std::max(latency_ns, latency_ns_) - std::min(latency_ns, latency_ns_);
-  deviation_ns_ = (3 * deviation_ns_ + difference) / 4;
-  latency_ns_ = (7 * latency_ns_ + latency_ns) / 8;
+  return !is_early;
+}
+
+// Pieces of the response are missing. `is_answer`: as note_piece() returned.
+void EngineState::wait_for_pieces(uint32_t index, bool is_answer, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  slot.silent_tries = 1;
+  slot.rto_ns = gap_ns();
+  const uint64_t due_ns = now_ns + slot.rto_ns;
+  arm(index, is_answer ? due_ns : std::max(due_ns, slot.asked_ns + ask_rto_ns()));
 }
 
 // The request has been sent, or the server has shown that it works on it.
@@ -112,6 +140,11 @@ void EngineState::on_silence(uint32_t index, uint64_t now_ns) noexcept {
   if (slot.token_refusals > 0) --slot.token_refusals;
   slot.rto_ns =
       std::min(slot.rto_ns * retry.backoff_percent / 100, std::max(retry.max_rto_ns, slot.rto_ns));
+  if (slot.response.started()) {
+    slot.rto_ns = std::max(slot.rto_ns, ask_rto_ns());
+    slot.asked_ns = now_ns;
+    ++slot.num_asks;
+  }
   if (now_ns >= flows_[slot.flow]->token_renew_ns) say_hello(slot.flow, now_ns);
   if (slot.phase == Phase::kAwaitingToken) {
     say_hello(slot.flow, now_ns);

@@ -76,7 +76,9 @@ struct RetryPolicy {
   uint64_t max_rto_ns = 1'000'000'000;
   uint64_t max_busy_ns = 5'000'000'000;  // most that a busy server can delay the next repeat
   uint64_t timeout_ns = 10'000'000'000;  // from submit(); then the request is lost in any case
-  uint64_t resend_after_ns = 5'000'000;  // gap in an incomplete response: ask for missing pieces
+  // The shortest gap in an incomplete response after which its missing pieces are asked for. On a
+  // path that is long or reorders, the engine waits longer. See engine_timers.cc.
+  uint64_t resend_after_ns = 5'000'000;
   // Retries of a request refused with kOverloaded, kOverQuota or kNotAdmitted. Each waits the time
   // that the server gives (initial_rto_ns if it gives none) and carries the rest of the request's
   // deadline. No retry follows the deadline.

@@ -38,11 +38,17 @@ class MemoryNetwork final : public Transport {
   void set_faults(const NetworkFaults& faults) { faults_ = faults; }
   // Shows each datagram that the client sends.
   void set_tap(Deliver tap) { tap_ = std::move(tap); }
+  // Shows each datagram that the server sends; it is lost if `show` returns false.
+  void set_server_tap(std::function<bool(uint32_t flow, const Bytes&)> show) {
+    server_tap_ = std::move(show);
+  }
   // Sets how a datagram is damaged. The default changes one random byte.
   void set_corrupt(std::function<void(Bytes&)> corrupt) { corrupt_ = std::move(corrupt); }
 
   // The server's side.
-  void send_to_client(uint32_t flow, Bytes bytes) { enqueue(false, flow, std::move(bytes)); }
+  void send_to_client(uint32_t flow, Bytes bytes) {
+    if (!server_tap_ || server_tap_(flow, bytes)) enqueue(false, flow, std::move(bytes));
+  }
   // Delivers the datagrams that are due at the server.
   void deliver_to_server() {
     while (!to_server_.empty() && to_server_.top().when_ns <= clock_.now_ns()) {
@@ -124,6 +130,7 @@ class MemoryNetwork final : public Transport {
   NetworkFaults faults_;
   Deliver server_;
   Deliver tap_;
+  std::function<bool(uint32_t flow, const Bytes&)> server_tap_;
   std::function<void(Bytes&)> corrupt_;
   uint64_t order_ = 0;
   std::priority_queue<Packet> to_server_;
