@@ -151,9 +151,10 @@ Result<json> Tenants::versions(const tenant::Ref& ref) const {
     for (const tenant::VersionFigures& one : all)
       if (one.number == version.number) figures = one;
     entry["loaded"] = figures.is_loaded;
-    entry["requests"] = figures.answered + figures.errors + figures.in_flight;
+    entry["requests"] = figures.answered + figures.errors + figures.refused + figures.in_flight;
     entry["answered"] = figures.answered;
     entry["errors"] = figures.errors;
+    entry["refused"] = figures.refused;
     entry["in_flight"] = figures.in_flight;
     entry["p50_ns"] = figures.p50_ns;
     entry["p99_ns"] = figures.p99_ns;

@@ -13,17 +13,21 @@ using wire::StatusCode;
 
 namespace {
 
-// Returns true for statuses that a repeat of the request would get again. The others are not
-// cached, because a retry may succeed.
-bool is_final(StatusCode status) noexcept {
+// Returns true for statuses that any request would get now. They say nothing about the model.
+bool is_temporary(StatusCode status) noexcept {
   switch (status) {
     case StatusCode::kOverloaded:
     case StatusCode::kOverQuota:
     case StatusCode::kDraining:
-    case StatusCode::kNotAdmitted:
-    case StatusCode::kInternal: return false;
-    default: return true;
+    case StatusCode::kNotAdmitted: return true;
+    default: return false;
   }
+}
+
+// Returns true for statuses that a repeat of the request would get again. The others are not
+// cached, because a retry may succeed.
+bool is_final(StatusCode status) noexcept {
+  return !is_temporary(status) && status != StatusCode::kInternal;
 }
 
 bool is_deadline(StatusCode status) noexcept {
@@ -241,6 +245,8 @@ void Worker::account_end(net::Context& context) noexcept {
   telemetry::VersionCounts* version = context.version_counts;  // the lease keeps it alive
   if (version != nullptr && request.status == StatusCode::kOk)
     version->add_answer(options_.id, answer_ns_ - request.arrival_ns);
+  else if (version != nullptr && is_temporary(request.status))
+    version->add_refused(options_.id);
   else if (version != nullptr)
     version->add_error(options_.id);
   request.in_flight->remove();

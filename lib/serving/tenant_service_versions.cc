@@ -327,6 +327,7 @@ std::vector<tenant::VersionFigures> TenantService::version_figures(uint32_t id) 
     figures.number = version;
     figures.answered = sum.answered;
     figures.errors = sum.errors;
+    figures.refused = sum.refused;
     figures.p50_ns = LatencyBuckets::percentile(sum.latency, 50);
     figures.p99_ns = LatencyBuckets::percentile(sum.latency, 99);
     if (const Model* model = serving->find(version)) {

@@ -16,7 +16,8 @@ class VersionCounts {
  public:
   struct Sum {
     uint64_t answered = 0;
-    uint64_t errors = 0;               // ended with a status
+    uint64_t errors = 0;               // ended with a status, but not refused
+    uint64_t refused = 0;              // the appliance took no request then, whatever its version
     LatencyBuckets::Counts latency{};  // of the answered ones
   };
 
@@ -28,14 +29,16 @@ class VersionCounts {
   void add_answer(size_t worker, uint64_t ns) noexcept {
     rows_[worker].latency[LatencyBuckets::bucket_of(ns)].add();
   }
-  // Counts a request that ended with a status. REQUIRES: as for add_answer().
+  // Count a request that ended with a status. REQUIRES: as for add_answer().
   void add_error(size_t worker) noexcept { rows_[worker].errors.add(); }
+  void add_refused(size_t worker) noexcept { rows_[worker].refused.add(); }
 
   // Any thread.
   Sum sum() const noexcept {
     Sum sum;
     for (size_t worker = 0; worker < num_workers_; ++worker) {
       sum.errors += rows_[worker].errors.read();
+      sum.refused += rows_[worker].refused.read();
       for (size_t i = 0; i < sum.latency.size(); ++i)
         sum.latency[i] += rows_[worker].latency[i].read();
     }
@@ -47,6 +50,7 @@ class VersionCounts {
   struct alignas(kCacheLineBytes) Row {
     std::array<Counter, LatencyBuckets::kBuckets> latency;
     Counter errors;
+    Counter refused;
   };
 
   size_t num_workers_;

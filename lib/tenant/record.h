@@ -64,7 +64,8 @@ struct VersionFigures {
   bool is_loaded = false;
   std::string failure;  // of a canary that could not be loaded: the reason
   uint64_t answered = 0;
-  uint64_t errors = 0;  // ended with a status
+  uint64_t errors = 0;   // ended with a status, but not refused
+  uint64_t refused = 0;  // for the load, a quota or a stop: a status that says nothing about it
   uint32_t in_flight = 0;
   uint64_t p50_ns = 0, p99_ns = 0;  // latency of the answered requests; 0: none
 };

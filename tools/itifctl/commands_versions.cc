@@ -17,25 +17,37 @@ using nlohmann::json;
 
 void print_versions(const json& versions) {
   using enum Table::Align;
-  Table table({{"VERSION", kRight},
-               {"STATE"},
-               {"PART", kRight},
-               {"LOADED"},
-               {"INSTALLED"},
-               {"REQUESTS", kRight},
-               {"ERRORS", kRight},
-               {"P50", kRight},
-               {"P99", kRight},
-               {"MODEL"}});
+  const bool has_adapters =
+      std::ranges::any_of(versions, [](const json& v) { return v.contains("base_dir"); });
+  std::vector<Table::Column> columns = {{"VERSION", kRight},
+                                        {"STATE"},
+                                        {"PART", kRight},
+                                        {"LOADED"},
+                                        {"INSTALLED"},
+                                        {"REQUESTS", kRight},
+                                        {"ERRORS", kRight},
+                                        {"REFUSED", kRight},
+                                        {"P50", kRight},
+                                        {"P99", kRight},
+                                        {"MODEL"}};
+  if (has_adapters) columns.push_back({"BASE"});
+  Table table(columns);
   std::string notes;
   for (const json& v : versions) {
     const bool has_latency = v.value("answered", uint64_t{0}) > 0;
-    table.add({text_cell(v, "version"), text_cell(v, "state"),
-               v.contains("percent") ? text_cell(v, "percent") + "%" : "-",
-               v.value("loaded", false) ? "yes" : "no", time_cell(v, "installed_unix_ns"),
-               count_cell(v, "requests"), count_cell(v, "errors"),
-               has_latency ? duration_cell(v, "p50_ns") : "-",
-               has_latency ? duration_cell(v, "p99_ns") : "-", text_cell(v, "model_dir")});
+    std::vector<std::string> cells = {text_cell(v, "version"),
+                                      text_cell(v, "state"),
+                                      v.contains("percent") ? text_cell(v, "percent") + "%" : "-",
+                                      v.value("loaded", false) ? "yes" : "no",
+                                      time_cell(v, "installed_unix_ns"),
+                                      count_cell(v, "requests"),
+                                      count_cell(v, "errors"),
+                                      count_cell(v, "refused"),
+                                      has_latency ? duration_cell(v, "p50_ns") : "-",
+                                      has_latency ? duration_cell(v, "p99_ns") : "-",
+                                      text_cell(v, "model_dir")};
+    if (has_adapters) cells.push_back(text_cell(v, "base_dir"));
+    table.add(std::move(cells));
     if (v.contains("message"))
       notes += fmt::format("version {}: {}\n", text_cell(v, "version"),
                            printable(text_cell(v, "message")));
@@ -49,7 +61,8 @@ void add_versions(CommandLine& line, CLI::App* tenants) {
       "versions", "List the versions of a tenant's model, their requests, errors and latency");
   add_tenant_argument(line, command, *tenant);
   command->footer(
-      "PART is the version's part of the requests. Counts begin when it was loaded.\n"
+      "PART is the version's part of the requests. Counts begin when it was loaded. ERRORS ended\n"
+      "with a status; REFUSED, too, but for the load, a quota or a stop of the appliance.\n"
       "Example:\n  itifctl tenant versions sentiment");
   Context& context = line.context;
   command->callback([&context, tenant] {

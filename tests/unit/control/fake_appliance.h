@@ -79,6 +79,7 @@ class FakeAppliance final : public Appliance, public Documents {
                    .failure = {},
                    .answered = 7,
                    .errors = 1,
+                   .refused = 4,
                    .in_flight = 2,
                    .p50_ns = 1'000'000,
                    .p99_ns = 2'000'000});

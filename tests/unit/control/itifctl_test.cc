@@ -70,6 +70,10 @@ TEST_F(ItifctlTest, NamesTheBaseOfAnAdapter) {
   EXPECT_EQ(appliance_->record(3).base_dir, "/m");
   EXPECT_TRUE(has(good({"tenant", "show", "b"}), "base        /m"));
   EXPECT_FALSE(has(good({"tenant", "show", "base"}), "base        /"));
+  const std::string of_adapter = good({"tenant", "versions", "b"});
+  EXPECT_TRUE(has(of_adapter, "MODEL     BASE\n")) << of_adapter;
+  EXPECT_TRUE(has(of_adapter, "/adapter  /m\n")) << of_adapter;
+  EXPECT_FALSE(has(good({"tenant", "versions", "base"}), "BASE"));
 }
 
 TEST_F(ItifctlTest, SpeaksJsonToPrograms) {

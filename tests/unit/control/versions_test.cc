@@ -45,7 +45,8 @@ TEST_F(VersionsTest, EveryModelIsANewVersion) {
   EXPECT_EQ(newest["installed_unix_ns"], clock_.unix_ns());
   EXPECT_EQ(newest["percent"], 100);
   EXPECT_EQ(newest["loaded"], true);
-  EXPECT_EQ(newest["requests"], 10) << "answered, errors and in flight";
+  EXPECT_EQ(newest["requests"], 14) << "answered, errors, refused and in flight";
+  EXPECT_EQ(newest["refused"], 4);
   EXPECT_EQ(newest["p99_ns"], 2'000'000);
   EXPECT_EQ(appliance_->settled.back(), 1u);
 }

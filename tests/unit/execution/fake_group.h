@@ -28,6 +28,7 @@ class FakeGroup final : public runtime::EncoderGroup {
  public:
   uint32_t per_token = 1;
   bool fail_next = false;
+  wire::StatusCode refuse_with = wire::StatusCode::kOk;  // all requests, unless kOk
   std::atomic<uint32_t> batches = 0;
   std::function<void()> on_forward;  // called in each batch
   uint64_t cost_ns_per_token = 0;    // added to `clock`
@@ -130,6 +131,11 @@ class FakeGroup final : public runtime::EncoderGroup {
       if (fail_next) {
         request.status = wire::StatusCode::kDeviceFailed;
         request.detail = "the device failed";
+        continue;
+      }
+      if (refuse_with != wire::StatusCode::kOk) {
+        request.status = refuse_with;
+        request.detail = "refused";
         continue;
       }
       const std::vector<float>& out = answers_[flight][s];

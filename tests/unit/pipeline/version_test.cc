@@ -141,5 +141,27 @@ TEST_F(VersionTest, StatusesCountAsErrorsOfTheVersion) {
   EXPECT_EQ(canary_lease->num_in_flight(), 0u);
 }
 
+// `itifctl tenant versions` counted these as errors, so that a canary under load looked broken.
+TEST_F(VersionTest, RefusalsForTheLoadAreNoErrorsOfTheVersion) {
+  uint64_t id = 0;
+  const auto ask = [&](StatusCode status) {
+    group->refuse_with = status;
+    send(datagrams(asking(++id, 2), token_payload({9}))[0]);
+    run();
+    EXPECT_EQ(answers().at(0).header.status, status);
+  };
+  for (const StatusCode status : {StatusCode::kOverloaded, StatusCode::kOverQuota,
+                                  StatusCode::kDraining, StatusCode::kNotAdmitted})
+    ask(status);
+  EXPECT_EQ(lease->counts->sum().refused, 4u);
+  EXPECT_EQ(lease->counts->sum().errors, 0u);
+  for (const StatusCode status :
+       {StatusCode::kInternal, StatusCode::kMalformed, StatusCode::kDeadlineLaunch})
+    ask(status);
+  EXPECT_EQ(lease->counts->sum().refused, 4u);
+  EXPECT_EQ(lease->counts->sum().errors, 3u);
+  EXPECT_EQ(lease->in_flight, 0u);
+}
+
 }  // namespace
 }  // namespace itif::pipeline::test

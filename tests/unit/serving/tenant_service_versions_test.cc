@@ -202,6 +202,7 @@ TEST_F(TenantServiceVersions, FiguresAreKeptByVersion) {
   const tenant::Tenant* t = snapshot().find(1);
   for (int i = 0; i < 9; ++i) t->lease->counts->add_answer(0, 2'000'000);
   t->lease->counts->add_error(0);
+  for (int i = 0; i < 2; ++i) t->lease->counts->add_refused(0);
   t->canary->lease->counts->add_answer(0, 8'000'000);
   t->canary->lease->row(0).add();
   t->canary->lease->row(0).add();
@@ -211,6 +212,7 @@ TEST_F(TenantServiceVersions, FiguresAreKeptByVersion) {
   EXPECT_EQ(all[0].number, 1u);
   EXPECT_EQ(all[0].answered, 9u);
   EXPECT_EQ(all[0].errors, 1u);
+  EXPECT_EQ(all[0].refused, 2u);
   EXPECT_NEAR(static_cast<double>(all[0].p99_ns), 2e6, 0.5e6);
   EXPECT_EQ(all[1].answered, 1u);
   EXPECT_EQ(all[1].in_flight, 3u);
