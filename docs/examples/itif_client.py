@@ -444,6 +444,26 @@ class Answer:
         return array.reshape(self.rows, -1) if self.rows > 1 else array
 
 
+class Newest:
+    """The newest sequence numbers of the server's datagrams about one request (section 7), for two counts."""
+
+    REACH = 1 << 40
+
+    def __init__(self):
+        self.numbers: list[int] = []  # the count that was used last comes first
+
+    def advance(self, number: int) -> bool:
+        """False: an old datagram, which is late or was captured and sent again."""
+        for index, newest in enumerate(self.numbers):
+            if (newest - number) & _MASK < self.REACH:
+                return False
+            if (number - newest) & _MASK < self.REACH:
+                del self.numbers[index]
+                break
+        self.numbers = [number, *self.numbers[:1]]
+        return True
+
+
 @dataclass
 class Message:
     """A request that has not been sent yet."""
@@ -655,12 +675,15 @@ class Client:
         hint: Datagram | None = None
         parts: dict[int, bytes] = {}
         response: Header | None = None
+        newest = Newest()
+        heard = started  # the last time that the wait began again
 
         while True:
-            left = deadline - time.monotonic()
-            patience = (gap if response else max(rto, named)) if retransmit else left
-            datagram = self.receive_for(request.request_id, min(patience, left))
+            patience = (gap if response else max(rto, named)) if retransmit else timeout_s
+            left = min(heard + patience, deadline) - time.monotonic()
+            datagram = self.receive_for(request.request_id, left) if left > 0 else None
             if datagram is None:
+                heard = time.monotonic()
                 silent += 1
                 refusals = max(refusals - 1, 0)
                 given_up = retransmit and silent > self.max_silent_tries
@@ -687,6 +710,15 @@ class Client:
             if is_hint(datagram) and self.auth != "none":
                 hint = datagram
                 continue
+            is_newest = newest.advance(h.sequence)
+            if h.type == RESPONSE:  # its pieces may come in any order; those of an earlier run do not count
+                if not is_newest and response is not None and _message(response) != _message(h):
+                    continue
+                if h.offset in parts and response is not None and _message(response) == _message(h):
+                    continue
+            elif not is_newest:
+                continue
+            heard = time.monotonic()
             if h.type == STATUS and h.status == STATUSES.index("token_required") and retransmit:
                 hint = datagram
                 if h.token not in (0, token):  # else it refuses an earlier send

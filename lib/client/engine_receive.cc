@@ -74,8 +74,14 @@ bool EngineState::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) n
   }
   if (!authentic(slot, datagram)) return false;
 
+  // Pieces of a response may be late. Everything else is out of date then, or a replay.
+  const bool is_newest = slots_[index].newest.advance(header.sequence);
+  if (!is_newest && header.type != wire::Type::kResponse) {
+    why = Drop::kReplayed;
+    return false;
+  }
   switch (header.type) {
-    case wire::Type::kResponse: return on_response(index, datagram, now_ns, why);
+    case wire::Type::kResponse: return on_response(index, datagram, is_newest, now_ns, why);
     case wire::Type::kStatus: return on_status(index, datagram, now_ns);
     case wire::Type::kResend: return on_resend(index, datagram, now_ns, why);
     default: on_busy(index, header, now_ns); return true;
@@ -94,8 +100,8 @@ bool EngineState::is_hint(const Slot& slot, const wire::Header& header) const no
          header.type == wire::Type::kStatus && untagged_status_allowed(header.status);
 }
 
-bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
-                              Drop& why) noexcept {
+bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, bool is_newest,
+                              uint64_t now_ns, Drop& why) noexcept {
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
   if (header.total_bytes > options_.max_response_bytes) {
@@ -106,10 +112,11 @@ bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, ui
   if (!slot.response.started() && header.payload_bytes == header.total_bytes) {
     whole = datagram.payload;  // the common case: one datagram, no copy
   } else {
-    const Reassembly::Added added = slot.response.add(datagram, pool_);
+    const Reassembly::Added added = slot.response.add(datagram, is_newest, pool_);
     const bool is_new = added == Reassembly::Added::kPiece || added == Reassembly::Added::kWhole;
     const bool is_answer = is_new && note_piece(slot, now_ns);
     switch (added) {
+      case Reassembly::Added::kEarlierRun: why = Drop::kReplayed; return false;
       case Reassembly::Added::kDuplicate: why = Drop::kDuplicate; return false;
       case Reassembly::Added::kNoMemory: why = Drop::kNoMemory; return false;
       case Reassembly::Added::kPiece: wait_for_pieces(index, is_answer, now_ns); return true;

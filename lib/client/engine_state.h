@@ -24,6 +24,7 @@
 #include "base/timer_wheel.h"
 #include "client/buffer_pool.h"
 #include "client/index_list.h"
+#include "client/newest_sequence.h"
 #include "client/reassembly.h"
 #include "client/smoothed_time.h"
 #include "client/transport.h"
@@ -87,6 +88,7 @@ class EngineState {
     uint64_t rto_ns = 0;
     uint64_t started_ns = 0;    // of this try
     bool was_repeated = false;  // in this try, since the server last said that it has the request
+    NewestSequence newest;      // of the server's datagrams about this request
     Reassembly response;
     uint64_t last_piece_ns = 0;  // of the response; 0: none
     uint64_t asked_ns = 0;       // the last ask for its missing pieces; 0: none is open
@@ -166,7 +168,7 @@ class EngineState {
   bool handle(const Incoming& incoming, uint64_t now_ns, Drop& why) noexcept;
   bool authentic(const Slot& slot, const wire::Datagram& datagram) const noexcept;
   bool is_hint(const Slot& slot, const wire::Header& header) const noexcept;
-  bool on_response(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
+  bool on_response(uint32_t index, const wire::Datagram& datagram, bool is_newest, uint64_t now_ns,
                    Drop& why) noexcept;
   bool on_status(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns) noexcept;
   bool on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,

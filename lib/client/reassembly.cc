@@ -10,12 +10,14 @@ uint64_t* Reassembly::bitmap() const noexcept {
   return reinterpret_cast<uint64_t*>(buffer_.data + ((size_t{total_bytes_} + 7) & ~size_t{7}));
 }
 
-Reassembly::Added Reassembly::add(const wire::Datagram& datagram, BufferPool& pool) noexcept {
+Reassembly::Added Reassembly::add(const wire::Datagram& datagram, bool is_newest,
+                                  BufferPool& pool) noexcept {
   const wire::Header& header = datagram.header;
   if (started() &&
       (header.total_bytes != total_bytes_ || header.fragment_bytes != fragment_bytes_ ||
        header.result_kind != result_kind_ || header.token != token_ ||
        wire::model_version(header) != model_version_)) {
+    if (!is_newest) return Added::kEarlierRun;
     BufferPool::Buffer old = take();
     pool.release(old);
   }

@@ -16,16 +16,16 @@ namespace itif::client {
 
 class Reassembly {
  public:
-  enum class Added : uint8_t { kPiece, kWhole, kDuplicate, kNoMemory };
+  enum class Added : uint8_t { kPiece, kWhole, kDuplicate, kEarlierRun, kNoMemory };
 
   bool started() const noexcept { return buffer_.data != nullptr; }
   uint32_t total_bytes() const noexcept { return total_bytes_; }
   uint32_t fragment_bytes() const noexcept { return fragment_bytes_; }
 
-  // A piece of another geometry, kind, token or version of the model restarts the reassembly: the
-  // server ran the request again.
+  // A piece of another geometry, kind, token or version of the model is of another run of the
+  // request. It restarts the reassembly if it `is_newest`: the server ran the request again.
   // REQUIRES: wire::parse accepted the datagram, of type response.
-  Added add(const wire::Datagram& datagram, BufferPool& pool) noexcept;
+  Added add(const wire::Datagram& datagram, bool is_newest, BufferPool& pool) noexcept;
   // Writes the missing ranges in ascending order, as many as fit; returns their number.
   size_t missing(std::span<wire::Range> out) const noexcept;
   // Returns the response. REQUIRES: add() returned kWhole.

@@ -37,6 +37,7 @@ const char* drop_name(Drop drop) {
     case Drop::kBadTag: return "bad_tag";
     case Drop::kBadGeometry: return "bad_geometry";
     case Drop::kDuplicate: return "duplicate";
+    case Drop::kReplayed: return "replayed";
     case Drop::kTooLarge: return "too_large";
     case Drop::kNoMemory: return "no_memory";
   }

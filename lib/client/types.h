@@ -118,10 +118,11 @@ enum class Drop : uint8_t {
   kBadTag,       // tag missing, of another kind, or wrong
   kBadGeometry,  // asks for pieces that the request does not have
   kDuplicate,    // a piece received before
+  kReplayed,     // older than one received before: sent again by somebody, or late
   kTooLarge,     // a response beyond max_response_bytes
   kNoMemory,     // reassembly memory is exhausted; a timer asks the server again
 };
-constexpr size_t kNumDrops = 8;
+constexpr size_t kNumDrops = 9;
 const char* drop_name(Drop drop);
 
 // received = used + Σ dropped.

@@ -5,6 +5,7 @@ import itertools
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
@@ -199,6 +200,64 @@ def test_busy_keeps_a_request_alive(serve):
 
     server, client = serve(script)
     assert client.infer_text("patience").busy == 8
+
+
+def test_a_replayed_busy_does_not_keep_a_request_waiting(serve):
+    """Somebody captures the server's `busy` and sends it again and again."""
+    replays = []
+
+    def send_again(captured, peer):
+        for _ in range(30):
+            server.socket.sendto(captured, peer)
+            time.sleep(0.02)
+
+    def script(n, d):
+        if n == 1:
+            captured = answer(d, wire.BUSY)
+            peer = client.socket.getsockname()
+            replay = threading.Thread(target=send_again, args=(captured, peer))
+            replay.start()
+            replays.append(replay)
+        return response(d, [8.0]) if n == 2 else []
+
+    server, client = serve(script)
+    got = client.infer_text("still there?")
+    replays[0].join()
+    assert (got.value(), got.busy, got.tries) == ([8.0], 1, 2)
+    assert got.latency_s < 0.4
+
+
+def test_a_replayed_resend_is_served_once(serve):
+    def script(n, d):
+        if n == 2:
+            captured = answer(d, wire.RESEND, wire.build_ranges([(64, 64)]), total_bytes=128, fragment_bytes=64)
+            return [captured] * 20
+        return response(d, [9.0]) if n == 3 else []
+
+    server, client = serve(script, fragment_bytes=64)
+    got = client.infer_text("x" * 128)
+    assert (got.value(), got.resends_served) == ([9.0], 1)
+    assert [d.header.offset for d in server.seen] == [0, 64, 64]
+
+
+def test_pieces_of_an_earlier_run_do_not_displace_those_of_the_last(serve):
+    def script(n, d):
+        if n == 1:
+            first, second = (response(d, [float(run)] * 64, token=run) for run in (1, 2))
+            return [first[0], second[0], first[0], second[1], first[1], second[2], first[2], second[3]]
+        return []
+
+    server, client = serve(script)
+    assert client.infer_text("twice").value() == [2.0] * 64
+    assert types(server) == ["request", "ack"]
+
+
+def test_a_server_that_counts_from_a_lower_number_is_heard():
+    newest = wire.Newest()
+    assert newest.advance(1 << 63) and not newest.advance(1 << 63)
+    assert newest.advance(1 << 50) and not newest.advance(1 << 50), "another process"
+    assert not newest.advance(1 << 63) and newest.advance((1 << 63) + 1), "the first one still answers"
+    assert newest.advance((1 << 64) - 1) and newest.advance(0), "the count goes on after its largest number"
 
 
 def test_a_status_refuses(serve):

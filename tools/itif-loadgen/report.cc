@@ -33,7 +33,8 @@ std::string repeats(const Results& results) {
   for (size_t i = 0; i < client::kNumDrops; ++i) {
     if (engine.dropped[i] == 0) continue;
     const auto drop = static_cast<client::Drop>(i);
-    const bool is_repeat = drop == client::Drop::kLate || drop == client::Drop::kDuplicate;
+    const bool is_repeat = drop == client::Drop::kLate || drop == client::Drop::kDuplicate ||
+                           drop == client::Drop::kReplayed;
     (is_repeat ? twice : others) +=
         fmt::format(" {} {}", client::drop_name(drop), engine.dropped[i]);
   }

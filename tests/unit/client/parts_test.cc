@@ -53,9 +53,9 @@ TEST(Reassembly, ListsMissingRanges) {
   BufferPool pool(1 << 20);
   const std::vector<std::byte> message(1000, std::byte{9});
   Reassembly response;
-  EXPECT_EQ(response.add(piece_of(message, 100, 300), pool), Reassembly::Added::kPiece);
-  EXPECT_EQ(response.add(piece_of(message, 100, 300), pool), Reassembly::Added::kDuplicate);
-  EXPECT_EQ(response.add(piece_of(message, 100, 500), pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(message, 100, 300), true, pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(message, 100, 300), true, pool), Reassembly::Added::kDuplicate);
+  EXPECT_EQ(response.add(piece_of(message, 100, 500), true, pool), Reassembly::Added::kPiece);
   std::array<wire::Range, 8> ranges;
   ASSERT_EQ(response.missing(ranges), 3u);
   EXPECT_EQ(ranges[0].offset, 0u);
@@ -74,9 +74,9 @@ TEST(Reassembly, ChangedGeometryStartsOver) {
   BufferPool pool(1 << 20);
   const std::vector<std::byte> first(1000, std::byte{1}), second(900, std::byte{2});
   Reassembly response;
-  EXPECT_EQ(response.add(piece_of(first, 500, 0), pool), Reassembly::Added::kPiece);
-  EXPECT_EQ(response.add(piece_of(second, 500, 0), pool), Reassembly::Added::kPiece);
-  EXPECT_EQ(response.add(piece_of(second, 500, 500), pool), Reassembly::Added::kWhole);
+  EXPECT_EQ(response.add(piece_of(first, 500, 0), true, pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(second, 500, 0), true, pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(second, 500, 500), true, pool), Reassembly::Added::kWhole);
   EXPECT_TRUE(std::ranges::equal(response.bytes(), second));
   auto buffer = response.take();
   pool.release(buffer);
@@ -87,11 +87,11 @@ TEST(Reassembly, PiecesOfTwoRunsAreNotJoined) {
   BufferPool pool(1 << 20);
   const std::vector<std::byte> first(1000, std::byte{1}), second(1000, std::byte{2});
   Reassembly response;
-  EXPECT_EQ(response.add(piece_of(first, 500, 0), pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(first, 500, 0), true, pool), Reassembly::Added::kPiece);
   for (const uint32_t offset : {500u, 0u}) {
     wire::Datagram piece = piece_of(second, 500, offset);
     piece.header.token = 9;
-    EXPECT_EQ(response.add(piece, pool),
+    EXPECT_EQ(response.add(piece, true, pool),
               offset == 500 ? Reassembly::Added::kPiece : Reassembly::Added::kWhole);
   }
   EXPECT_TRUE(std::ranges::equal(response.bytes(), second));

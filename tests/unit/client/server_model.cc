@@ -192,7 +192,7 @@ void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
     context.order = {.status = static_cast<uint32_t>(wire::StatusCode::kMalformed)};
   }
   context.done_ns = clock_.now_ns() + uint64_t{context.order.service_us} * 1000;
-  ++executed;
+  context.run = ++executed;
 }
 
 void ServerModel::send_pieces(const Context& context, uint32_t from, uint32_t to) {
@@ -213,6 +213,7 @@ void ServerModel::send_pieces(const Context& context, uint32_t from, uint32_t to
     header.offset = offset;
     header.result_kind = wire::ResultKind::kHidden;
     header.budget_us = context.order.service_us;
+    header.token = context.run;
     header.aux = 7;
     const uint32_t bytes = wire::piece_bytes(total, fragment, offset);
     send(context.flow, header, std::span(response).subspan(offset, bytes), context.credential.key);

@@ -52,6 +52,13 @@ class ServerModel {
   void change_secret() {
     secret_[0] = static_cast<std::byte>(static_cast<uint8_t>(secret_[0]) + 1);
   }
+  // Another process takes its place, which counts from `first_sequence`.
+  void restart(uint64_t first_sequence) {
+    change_secret();
+    contexts_.clear();
+    seen_.clear();
+    next_sequence_ = first_sequence;
+  }
   // Sends due answers and asks for missing pieces.
   void poll();
   uint64_t next_event_ns() const;
@@ -82,6 +89,7 @@ class ServerModel {
     uint64_t created_ns = 0;
     uint64_t done_ns = 0;  // of a whole request: when the answer is ready
     uint64_t ask_ns = 0;   // of a partial request: when to ask for the rest
+    uint64_t run = 0;      // differs between two runs of a request
     Order order;
   };
 
