@@ -111,7 +111,7 @@ class SpreadingTest : public ::testing::Test {
       EXPECT_EQ(f.held, 0u);
     }
     EXPECT_EQ(total_figures(workers_).received, sent_);
-    EXPECT_EQ(lease_->in_flight.load(), 0u);
+    EXPECT_EQ(lease_->num_in_flight(), 0u);
     stage_.reset();
     workers_.clear();
     lanes_.clear();
@@ -226,7 +226,8 @@ class SpreadingTest : public ::testing::Test {
   VirtualClock clock_;
   FakeDevice device_;
   FakeGroup* group_ = nullptr;
-  std::shared_ptr<tenant::Lease> lease_ = std::make_shared<tenant::Lease>();
+  std::shared_ptr<tenant::Lease> lease_ =
+      std::make_shared<tenant::Lease>(kPorts * kWorkersPerPort);
   std::unique_ptr<Shared> shared_;
   std::vector<std::unique_ptr<SpreadLane>> lanes_;
   std::vector<std::unique_ptr<Worker>> workers_;

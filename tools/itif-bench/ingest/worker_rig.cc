@@ -26,7 +26,6 @@ std::vector<wire::Key> make_keys(uint32_t num_tenants) {
 WorkerRig::WorkerRig(const RigOptions& options, const Clock& clock)
     : options_(options),
       keys_(make_keys(options.num_tenants)),
-      lease_(std::make_shared<tenant::Lease>(1)),
       shared_(clock) {}
 
 Result<std::unique_ptr<WorkerRig>> WorkerRig::make(std::span<const net::Port* const> ports,
@@ -41,8 +40,9 @@ Result<std::unique_ptr<WorkerRig>> WorkerRig::make(std::span<const net::Port* co
                                            options.max_contexts * num_workers, options.first_worker,
                                            std::move(returns)));
   rig->shared_.groups.set(0, &rig->group_->inbox());
-  rig->lease_->counts =
-      std::make_shared<telemetry::VersionCounts>(options.first_worker + num_workers);
+  const uint32_t num_ids = options.first_worker + num_workers;
+  rig->lease_ = std::make_shared<tenant::Lease>(num_ids);
+  rig->lease_->counts = std::make_shared<telemetry::VersionCounts>(num_ids);
   rig->publish_tenants();
   return rig;
 }
