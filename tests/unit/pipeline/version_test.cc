@@ -160,7 +160,7 @@ TEST_F(VersionTest, RefusalsForTheLoadAreNoErrorsOfTheVersion) {
     ask(status);
   EXPECT_EQ(lease->counts->sum().refused, 4u);
   EXPECT_EQ(lease->counts->sum().errors, 3u);
-  EXPECT_EQ(lease->in_flight, 0u);
+  EXPECT_EQ(lease->num_in_flight(), 0u);
 }
 
 }  // namespace
