@@ -22,7 +22,6 @@
 #include "control/server.h"
 #include "device/host/pool_wait.h"
 #include "device/regained_memory.h"
-#include "net/announce.h"
 #include "net/eal.h"
 #include "pipeline/lcores.h"
 #include "serving/appliance_documents.h"
@@ -90,9 +89,7 @@ bool opens_af_xdp(const pipeline::Pipeline& plane) {
 
 Status start_ports(pipeline::Pipeline& plane) {
   for (const auto& worker : plane.workers())
-    if (worker->options().is_first_of_port())
-      net::announce(worker->port(), worker->options().pool,
-                    net::announcements(worker->options().local));
+    if (worker->options().is_first_of_port()) worker->announce();
   return plane.start();
 }
 

@@ -142,18 +142,19 @@ std::vector<std::vector<std::byte>> announcements(const LocalAddresses& local) {
   return frames;
 }
 
-size_t announce(const Port& port, rte_mempool* pool,
+size_t announce(TxBuffer& tx, rte_mempool* pool,
                 std::span<const std::vector<std::byte>> frames) noexcept {
   size_t sent = 0;
   for (const std::vector<std::byte>& frame : frames) {
     rte_mbuf* mbuf = rte_pktmbuf_alloc(pool);
     if (mbuf == nullptr) break;
     void* data = rte_pktmbuf_append(mbuf, static_cast<uint16_t>(frame.size()));
-    if (data != nullptr) std::memcpy(data, frame.data(), frame.size());
-    if (data != nullptr && port.tx_burst(0, {&mbuf, 1}) == 1)
-      ++sent;
-    else
+    if (data == nullptr) {
       rte_pktmbuf_free(mbuf);
+      continue;
+    }
+    std::memcpy(data, frame.data(), frame.size());
+    sent += tx.push(mbuf);
   }
   return sent;
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "net/address.h"
-#include "net/port.h"
+#include "net/tx_buffer.h"
 
 struct rte_mempool;
 
@@ -22,10 +22,9 @@ namespace itif::net {
 // Returns the frames for these addresses: untagged and, if a VLAN is set, also tagged with it.
 std::vector<std::vector<std::byte>> announcements(const LocalAddresses& local);
 
-// Sends the frames on queue 0. Returns how many the port accepted; none if its link is down. Frames
-// that are not accepted are dropped, which is harmless: announcements are only hints. REQUIRES: the
-// caller owns queue 0.
-size_t announce(const Port& port, rte_mempool* pool,
+// Gives the frames to `tx`, for its next flush. Returns how many it took. The others are dropped,
+// which is harmless: announcements are only hints.
+size_t announce(TxBuffer& tx, rte_mempool* pool,
                 std::span<const std::vector<std::byte>> frames) noexcept;
 
 // The type of a group record in a report. Source: RFC 3810, section 5.2.12.

@@ -84,8 +84,7 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
                     ? nullptr
                     : std::make_unique<Spreader>(options.member_lanes, options.seed + 5)),
       stages_(options.stamps_stages),
-      announcements_(options.is_first_of_port() ? net::announcements(options.local)
-                                                : std::vector<std::vector<std::byte>>()),
+      announcements_(net::announcements(options.local)),
       link_up_(port.link().up),
       next_sequence_(first_sequence(shared.token_secret, options.id)) {}
 
@@ -216,6 +215,11 @@ void Worker::sweep() noexcept {
   publish();
 }
 
+void Worker::announce() noexcept {
+  net::announce(tx_, options_.pool, announcements_);
+  tx_.flush();
+}
+
 // Announces our addresses whenever the link comes up: the cable may now be elsewhere, and
 // announcements made while the link was down were lost.
 void Worker::watch_link() noexcept {
@@ -225,7 +229,7 @@ void Worker::watch_link() noexcept {
   if (up == link_up_) return;
   link_up_ = up;
   log::info("port {}: link {}", port_.info().device, up ? "up" : "down");
-  if (up) net::announce(port_, options_.pool, announcements_);
+  if (up) announce();
 }
 
 // Another host uses one of our addresses: says so, and announces ours again, at most every 10 s, as
@@ -238,8 +242,7 @@ void Worker::note_conflict(const net::Frame& frame) noexcept {
       "port {}: the host with MAC address {} uses an IP address of this port too: its clients "
       "reach one or the other. Give one of them another address",
       port_.info().device, net::format_mac(frame.peer.peer_mac));
-  net::announce(port_, options_.pool,
-                announcements_.empty() ? net::announcements(options_.local) : announcements_);
+  announce();
 }
 
 // Copies figures of other objects to counters that any thread may read.

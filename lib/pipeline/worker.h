@@ -99,6 +99,8 @@ class Worker {
                                                 const WorkerOptions& options);
   ~Worker();
 
+  // Sends the frames that announce the port's addresses. REQUIRES: as poll().
+  void announce() noexcept;
   // Runs one iteration of the loop; returns the amount of work done.
   size_t poll() noexcept;
   // Polls until stop(); idles between polls according to the idle policy.
@@ -250,7 +252,7 @@ class Worker {
   std::array<request::Request*, kLentAtOnce> lent_{};
   std::array<GroupInbox*, kLentAtOnce> lent_to_{};
   size_t num_lent_ = 0;
-  const std::vector<std::vector<std::byte>> announcements_;  // of the first worker of a port
+  const std::vector<std::vector<std::byte>> announcements_;
   bool link_up_;
 
   const tenant::Snapshot* snapshot_ = nullptr;       // of this poll

@@ -100,7 +100,9 @@ TEST_F(Announce, LoopedBackAnnouncementsAreDropped) {
   const auto port = Port::open(config);
   ASSERT_TRUE(port) << port.error().message;
   const LocalAddresses local = local_addresses();
-  EXPECT_EQ(announce(*port, pool(), announcements(local)), 4u);
+  TxBuffer tx(*port, 0);
+  EXPECT_EQ(announce(tx, pool(), announcements(local)), 4u);
+  EXPECT_EQ(tx.flush(), 4u);
   rte_mbuf* mbufs[8];
   ASSERT_EQ(port->rx_burst(0, mbufs), 4);
   for (rte_mbuf* mbuf : std::span(mbufs).first(4)) {
@@ -120,8 +122,10 @@ TEST_F(Announce, FullPortLeaksNoBuffer) {
   const auto port = Port::open(config);
   ASSERT_TRUE(port) << port.error().message;
   size_t sent = 0;
-  while (announce(*port, pool(), announcements(local_addresses())) == 4) sent += 4;
+  TxBuffer tx(*port, 0);
+  while (announce(tx, pool(), announcements(local_addresses())) == 4) sent += 4;
   EXPECT_GT(sent, 0u);
+  EXPECT_GT(tx.dropped(), 0u);
   rte_mbuf* mbufs[64];
   while (const uint16_t count = port->rx_burst(0, mbufs)) rte_pktmbuf_free_bulk(mbufs, count);
 }
