@@ -66,7 +66,9 @@ void WeightPool::remove_holder(const std::shared_ptr<Entry>& entry, Account& acc
 bool WeightPool::wait_for_claims(std::unique_lock<std::mutex>& lock, const Claim& claim) {
   const auto is_rival = [&](const Claim* other) { return have_common(*other, claim); };
   if (std::ranges::none_of(claims_, is_rival)) return false;
+  ++num_waiting_;
   claim_ended_.wait(lock, [&] { return std::ranges::none_of(claims_, is_rival); });
+  --num_waiting_;
   return true;
 }
 

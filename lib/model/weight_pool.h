@@ -64,12 +64,15 @@ class WeightPool {
   // `claim` stays valid until its end.
   void add_claim(const Claim& claim) { claims_.push_back(&claim); }
   void end_claim(const Claim& claim);
+  // Returns the number of loads in wait_for_claims(). For tests.
+  uint32_t num_waiting() const { return num_waiting_; }
 
  private:
   const ContentKey key_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable claim_ended_;
   std::vector<const Claim*> claims_;
+  uint32_t num_waiting_ = 0;
   std::multimap<EntryBeginning, std::shared_ptr<Entry>> entries_;  // with content and holders
 };
 

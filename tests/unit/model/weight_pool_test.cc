@@ -42,6 +42,12 @@ class PooledStores : public ::testing::Test {
     EXPECT_EQ(contents(store, 2, slot, 2), (std::vector<float>{first + 8, first + 9}));
     EXPECT_EQ(contents(store, 3, slot, 2), (std::vector<float>{first + 16, first + 17}));
   }
+  void wait_for_a_waiting_load() {
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      const std::lock_guard lock(pool_.mutex());
+      if (pool_.num_waiting() > 0) return;
+    }
+  }
   size_t slabs() const { return device_.state().live_slots; }
 
   mutable testing::PlainDevice device_;
@@ -253,7 +259,7 @@ TEST_F(PooledStores, LoadsOfEqualModelsIntoTwoStoresWaitForEachOther) {
         waited = this->match(*b_, second);
         has_matched = true;
       });
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      wait_for_a_waiting_load();
       EXPECT_FALSE(has_matched) << "it waits for the load into the other store";
       if (!fails) a = a_->add(match, a_->kinds(), first, nullptr).value();
     }
