@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from harness.clients import wait_until
 
 import itif_client as wire
 
@@ -249,6 +250,7 @@ def test_pieces_of_an_earlier_run_do_not_displace_those_of_the_last(serve):
 
     server, client = serve(script)
     assert client.infer_text("twice").value() == [2.0] * 64
+    wait_until(lambda: len(server.seen) == 2, "the ack has arrived")
     assert types(server) == ["request", "ack"]
 
 
