@@ -216,6 +216,7 @@ void Worker::sweep() noexcept {
 }
 
 void Worker::announce() noexcept {
+  if (!link_up_) return;  // watch_link() will
   net::announce(tx_, options_.pool, announcements_);
   tx_.flush();
 }

@@ -99,7 +99,8 @@ class Worker {
                                                 const WorkerOptions& options);
   ~Worker();
 
-  // Sends the frames that announce the port's addresses. REQUIRES: as poll().
+  // Sends the frames that announce the port's addresses, unless its link is down: poll() sends them
+  // when it comes up. REQUIRES: as poll().
   void announce() noexcept;
   // Runs one iteration of the loop; returns the amount of work done.
   size_t poll() noexcept;
