@@ -44,7 +44,7 @@ class Run {
       rotate(tenant);
       tenant.max_payload_bytes = 16384;
       tenant.payload_kinds = i < 4 ? 0x7f : 1u << 1;
-      tenant.lease = leases_[i] = std::make_shared<tenant::Lease>(1);
+      tenant.lease = leases_[i] = std::make_shared<tenant::Lease>(stage_.workers.size());
     }
     stage_.shared.groups.set(0, &stage_.group.inbox());
     publish();
