@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/huge_vector.h"
+
 namespace itif {
 
 class TimerWheel {
@@ -44,7 +46,7 @@ class TimerWheel {
 
   const unsigned shift_;
   const uint32_t num_ticks_;
-  std::vector<Timer> timers_;
+  HugeVector<Timer> timers_;
   std::vector<uint32_t> heads_;     // [num_ticks]
   std::vector<uint64_t> occupied_;  // a bit per list
   uint64_t current_tick_ = 0;       // all earlier ticks are done

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "base/huge_vector.h"
 #include "net/message_key.h"
 
 namespace itif::net {
@@ -35,7 +35,7 @@ class KeyIndex {
     uint32_t slot = kAbsent;
   };
 
-  std::vector<Bucket> buckets_;
+  HugeVector<Bucket> buckets_;
   size_t mask_;
   uint32_t size_ = 0;
   uint32_t capacity_;

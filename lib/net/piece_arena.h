@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/huge_vector.h"
 #include "request/request.h"
 
 struct rte_mbuf;
@@ -46,9 +47,9 @@ class PieceArena {
   void push(unsigned order, uint32_t block) noexcept;
   void unlink(unsigned order, uint32_t block) noexcept;
 
-  std::vector<request::Piece> pieces_;
-  std::vector<rte_mbuf*> mbufs_;
-  std::vector<uint64_t> arrived_;
+  HugeVector<request::Piece> pieces_;
+  HugeVector<rte_mbuf*> mbufs_;
+  HugeVector<uint64_t> arrived_;
   std::vector<Link> links_;          // per minimal block
   std::vector<uint8_t> free_order_;  // per minimal block: order + 1 if a free block starts there
   std::vector<uint32_t> heads_;      // per order

@@ -68,7 +68,7 @@ bool fits(const Context& context, const Arrival& arrival) noexcept {
 
 Reassembler::Reassembler(const ReassemblyLimits& limits)
     : limits_(limits),
-      contexts_(std::make_unique<Context[]>(limits.max_contexts)),
+      contexts_(limits.max_contexts),
       first_free_(0),
       index_(limits.max_contexts),
       arena_(limits.piece_slots),

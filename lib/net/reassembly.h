@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "base/huge_vector.h"
 #include "base/timer_wheel.h"
 #include "net/address.h"
 #include "net/death_row.h"
@@ -212,17 +213,17 @@ class Reassembler {
   void become_whole(Context& context, uint64_t now_ns) noexcept;
   void schedule(Context& context) noexcept;
   uint32_t slot_of(const Context& context) const noexcept {
-    return static_cast<uint32_t>(&context - contexts_.get());
+    return static_cast<uint32_t>(&context - contexts_.data());
   }
 
   ReassemblyLimits limits_;
-  std::unique_ptr<Context[]> contexts_;
+  HugeVector<Context> contexts_;
   uint32_t first_free_;
   KeyIndex index_;
   PieceArena arena_;
   TimerWheel timers_;
   DeathRow death_row_;
-  std::vector<TenantUse> tenants_;
+  HugeVector<TenantUse> tenants_;
   uint64_t held_bytes_ = 0;
   uint64_t held_pieces_ = 0;
   uint64_t realigned_ = 0;

@@ -12,7 +12,7 @@ constexpr uint32_t kNil = UINT32_MAX;
 // Free entries are chained through `newer`.
 ResponseCache::ResponseCache(const ResponseCacheLimits& limits)
     : limits_(limits),
-      entries_(std::make_unique<CachedResponse[]>(limits.max_entries)),
+      entries_(limits.max_entries),
       index_(limits.max_entries),
       first_free_(limits.max_entries == 0 ? kNil : 0),
       oldest_(kNil),

@@ -10,9 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
+#include "base/huge_vector.h"
 #include "net/key_index.h"
 #include "net/message_key.h"
 #include "request/request.h"
@@ -111,11 +110,11 @@ class ResponseCache {
   void forget(CachedResponse& entry) noexcept;
   void free_entry(CachedResponse& entry) noexcept;
   uint32_t slot_of(const CachedResponse& entry) const noexcept {
-    return static_cast<uint32_t>(&entry - entries_.get());
+    return static_cast<uint32_t>(&entry - entries_.data());
   }
 
   ResponseCacheLimits limits_;
-  std::unique_ptr<CachedResponse[]> entries_;
+  HugeVector<CachedResponse> entries_;
   KeyIndex index_;
   uint32_t first_free_;
   uint32_t oldest_;
@@ -124,8 +123,8 @@ class ResponseCache {
   uint64_t bytes_ = 0;       // of all entries, including pinned ones that are not indexed
   uint64_t kept_bytes_ = 0;  // of indexed entries; at most max_bytes
   uint64_t evictions_ = 0;
-  std::vector<TenantUse> tenants_;  // of indexed entries
-  uint32_t active_tenants_ = 0;     // tenants with indexed entries
+  HugeVector<TenantUse> tenants_;  // of indexed entries
+  uint32_t active_tenants_ = 0;    // tenants with indexed entries
 };
 
 }  // namespace itif::net

@@ -31,7 +31,7 @@ SessionKey session_key(uint32_t tenant_id, uint32_t session, const Endpoint& pee
 SessionTable::SessionTable(const SessionLimits& limits, uint64_t seed)
     : limits_(limits),
       seed_(seed),
-      sessions_(std::make_unique<Session[]>(limits.max_sessions)),
+      sessions_(limits.max_sessions),
       index_(limits.max_sessions),
       tenants_(limits.max_tenants) {
   for (uint32_t i = 0; i < limits.max_sessions; ++i) sessions_[i].next_free = i + 1;

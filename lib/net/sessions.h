@@ -14,9 +14,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "base/huge_vector.h"
 #include "net/address.h"
 #include "net/key_index.h"
 
@@ -103,7 +103,7 @@ class SessionTable {
  private:
   SessionLimits limits_;
   uint64_t seed_;
-  std::unique_ptr<Session[]> sessions_;
+  HugeVector<Session> sessions_;
   KeyIndex index_;
   std::vector<uint32_t> tenants_;  // sessions of each tenant
   uint32_t first_free_ = 0;

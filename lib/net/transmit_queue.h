@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/huge_vector.h"
 #include "net/response_cache.h"
 #include "net/transmit.h"
 #include "net/tx_buffer.h"
@@ -79,9 +80,9 @@ class TransmitQueue {
   void append_tenant(uint32_t tenant) noexcept;
 
   ResponseCache& cache_;
-  std::vector<Queued> jobs_;
+  HugeVector<Queued> jobs_;
   std::vector<Ended> ended_;
-  std::vector<TenantJobs> tenants_;  // by tenant index
+  HugeVector<TenantJobs> tenants_;  // by tenant index
   uint32_t first_free_ = kNil;
   uint32_t first_tenant_ = kNil;
   uint32_t last_tenant_ = kNil;

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
+#include "base/huge_vector.h"
 #include "telemetry/latency_buckets.h"
 #include "tenant/snapshot.h"
 
@@ -15,7 +15,7 @@ namespace itif::pipeline {
 
 class TenantLatencyTable : public telemetry::LatencyBuckets {
  public:
-  TenantLatencyTable() : rows_(std::make_unique<Row[]>(tenant::kMaxTenants)) {}
+  TenantLatencyTable() : rows_(tenant::kMaxTenants) {}
 
   void record(uint32_t tenant_index, uint64_t ns) noexcept {
     std::atomic<uint64_t>& count = rows_[tenant_index][bucket_of(ns)];
@@ -29,7 +29,7 @@ class TenantLatencyTable : public telemetry::LatencyBuckets {
 
  private:
   using Row = std::array<std::atomic<uint64_t>, kBuckets>;
-  std::unique_ptr<Row[]> rows_;
+  HugeVector<Row> rows_;
 };
 
 }  // namespace itif::pipeline

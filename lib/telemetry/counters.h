@@ -10,7 +10,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+
+#include "base/huge_vector.h"
 
 namespace itif::telemetry {
 
@@ -99,13 +100,13 @@ struct alignas(kCacheLineBytes) TenantCounters {
 // start-up, since the data plane never allocates.
 class TenantCounterTable {
  public:
-  TenantCounterTable() : rows_(std::make_unique<TenantCounters[]>(kMaxTenants)) {}
+  TenantCounterTable() : rows_(kMaxTenants) {}
   // REQUIRES: index < kMaxTenants.
   TenantCounters& operator[](size_t index) noexcept { return rows_[index]; }
   const TenantCounters& operator[](size_t index) const noexcept { return rows_[index]; }
 
  private:
-  std::unique_ptr<TenantCounters[]> rows_;
+  HugeVector<TenantCounters> rows_;
 };
 
 // Counts of one group's executor.

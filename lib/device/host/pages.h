@@ -3,10 +3,11 @@
 
 #include <cstddef>
 
+#include "base/huge_vector.h"  // kHugePageBytes
+
 namespace itif::device {
 
 inline constexpr size_t kPageBytes = 4096;
-inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 constexpr size_t round_up_bytes(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
