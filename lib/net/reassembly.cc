@@ -33,6 +33,7 @@ constexpr uint16_t kVolatileFlags = wire::kFlagRetry;
   __builtin_prefetch(&context.num_pieces, 1);
   __builtin_prefetch(&context.peer, 1);
   __builtin_prefetch(&context.inline_mbufs, 1);
+  __builtin_prefetch(&context.inline_pieces[Context::kInlinePieces - 1], 1);
 }
 
 bool bit_set(const uint64_t* bits, uint32_t i) noexcept {
@@ -81,9 +82,11 @@ Reassembler::~Reassembler() {
   for_each([this](Context& context) { release(context); });
 }
 
-void Reassembler::prefetch_context(const HashedKey& key) const noexcept {
+bool Reassembler::prefetch_context(const HashedKey& key) const noexcept {
   const uint32_t slot = index_.find(key);
-  if (slot != KeyIndex::kAbsent) load_for_piece(contexts_[slot]);
+  if (slot == KeyIndex::kAbsent) return false;
+  load_for_piece(contexts_[slot]);
+  return true;
 }
 
 Context* Reassembler::find(const HashedKey& key) noexcept {

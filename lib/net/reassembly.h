@@ -128,9 +128,9 @@ class Reassembler {
   [[gnu::always_inline]] void prefetch(const HashedKey& key) const noexcept {
     index_.prefetch(key);
   }
-  // Begins to load the memory of the request, if there is one, that add() will use. Call it some
-  // time after prefetch().
-  void prefetch_context(const HashedKey& key) const noexcept;
+  // Begins to load the memory of the request that add() will use. Returns false if there is no such
+  // request. Call it some time after prefetch().
+  bool prefetch_context(const HashedKey& key) const noexcept;
   // Returns nullptr if there is no such request.
   Context* find(const HashedKey& key) noexcept;
 

@@ -23,7 +23,8 @@ void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
   }
   for (size_t i = 0; i < mbufs.size(); ++i) parse(*mbufs[i], received_[i]);
   for (const Received& received : std::span(received_).first(mbufs.size()))
-    if (is_datagram(received)) reassembler_.prefetch_context(received.key);
+    if (is_datagram(received) && !reassembler_.prefetch_context(received.key))
+      cache_.prefetch(received.key);  // the response may be there
   check_tags(std::span(received_).first(mbufs.size()));
   for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
 }
@@ -70,7 +71,6 @@ void Worker::parse(rte_mbuf& mbuf, Received& received) noexcept {
       sessions_.place_of(net::session_key(header.tenant_id, header.session, received.frame.peer));
   sessions_.prefetch(received.session);
   reassembler_.prefetch(received.key);
-  cache_.prefetch(received.key);
 }
 
 void Worker::handle(rte_mbuf* mbuf, const Received& received) noexcept {
