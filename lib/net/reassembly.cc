@@ -126,8 +126,8 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   if (reason != DropReason::kNone) return refuse(reason);
 
   Context& context = contexts_[first_free_];
-  context.request = {};
-  request::Request& request = context.request;
+  // In place: an assignment would build the request elsewhere and copy it.
+  request::Request& request = *std::construct_at(&context.request);
   request.tenant_id = header.tenant_id;
   request.session = header.session;
   request.request_id = header.request_id;

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "base/huge_vector.h"
@@ -59,7 +60,18 @@ struct SessionKey {
   uint16_t port = 0;
   uint8_t ip_version = 4;
 
-  bool operator==(const SessionKey&) const = default;
+  // By words: GCC 12 calls memcmp() for the array.
+  bool operator==(const SessionKey& other) const noexcept {
+    const auto word = [](const SessionKey& key, size_t at) {
+      uint64_t value;
+      std::memcpy(&value, key.address.data() + at, sizeof value);
+      return value;
+    };
+    return ((tenant_id ^ other.tenant_id) | (session ^ other.session) |
+            (word(*this, 0) ^ word(other, 0)) | (word(*this, 8) ^ word(other, 8)) |
+            static_cast<uint32_t>(port ^ other.port) |
+            static_cast<uint32_t>(ip_version ^ other.ip_version)) == 0;
+  }
 };
 SessionKey session_key(uint32_t tenant_id, uint32_t session, const Endpoint& peer) noexcept;
 
