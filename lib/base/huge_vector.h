@@ -1,6 +1,7 @@
 // Vectors in transparent huge pages: for large tables that are read at random places, where with
 // pages of 4 KiB almost every access would also miss the TLB. Linux gives such pages if
-// /sys/kernel/mm/transparent_hugepage/enabled is `always` or `madvise`, and ordinary ones otherwise.
+// /sys/kernel/mm/transparent_hugepage/enabled is `always` or `madvise`; otherwise the pages are
+// ordinary ones.
 #pragma once
 
 #include <cstddef>
