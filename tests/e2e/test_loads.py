@@ -1,6 +1,9 @@
 """Models load in the background, several at the same time."""
 
+import contextlib
+import ctypes
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -23,6 +26,30 @@ def policies(pid):
 def add(appliance, models, count=COUNT):
     return [appliance.add_tenant(f"t{i}", models(seed=i + 1, backbone="minilm-l6" if i % 2 else "bert-tiny"))
             for i in range(count)]
+
+
+@contextlib.contextmanager
+def opens_of(file):
+    """A list that gets an element each time that a process opens the file (inotify)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    events = libc.inotify_init1(0)
+    in_open, event_bytes = 0x20, 16  # without a name: the watch is of a file
+    assert events >= 0 and libc.inotify_add_watch(events, os.fsencode(file), in_open) >= 0, ctypes.get_errno()
+    opens, done = [], threading.Event()
+
+    def read():  # at once: equal events that nobody has read become one
+        while not done.is_set():
+            opens.extend("open" for _ in range(len(os.read(events, 4096)) // event_bytes))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        yield opens
+    finally:
+        done.set()
+        Path(file).open("rb").close()  # wakes the reader
+        reader.join()
+        os.close(events)
 
 
 def states(appliance):
@@ -90,3 +117,13 @@ def test_requests_are_answered_while_models_come_and_go(appliance, namespaces, m
             appliance.ctl("tenant", "remove", "passing")
     assert traffic.answers
     assert not traffic.losses and not traffic.refusals
+
+
+def test_the_weights_of_a_new_group_are_opened_once(appliance, models):
+    """Once by the process that checks models, and once by itifd."""
+    model = models(seed=5, backbone="bert-tiny")
+    with opens_of(Path(model) / "model.safetensors") as opens:
+        for name in ("of_a_new_group", "of_a_known_group"):
+            appliance.add_tenant(name, model)
+            assert len(opens) == 2, name
+            opens.clear()
