@@ -63,6 +63,7 @@ TenantSlots::TenantSlots(device::Device& device, const backbone::Family& family,
       options_(options),
       fusion_mode_(fusion_mode),
       modules_(kinds_of(spec)),
+      head_scratch_(device, options_),
       load_memory_(options.load_memory != nullptr ? *options.load_memory : own_load_memory_),
       slots_(options.max_tenants),
       is_taken_(options.max_tenants) {}
@@ -116,6 +117,7 @@ void TenantSlots::release(uint32_t slot) {
   CHECK(tenant);
   is_taken_[slot] = false;
   weights_->release(tenant->model.weight_slot);
+  head_scratch_.remove(tenant->model.head.spec);
   own_bytes_ -= tenant->own_bytes();
   --num_tenants_;
 }
@@ -203,7 +205,7 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
                 model::match_head(weights_->pool(), opened.head, opened.checkpoint));
   }
   const uint64_t needed_bytes =
-      match.new_bytes + head_memory.match.new_bytes + HeadScratch::bytes_of(opened.head, options_) +
+      match.new_bytes + head_memory.match.new_bytes + head_scratch_.added_bytes(opened.head) +
       loading_bytes +
       (has_updates ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules) : 0);
   auto hold = load_memory_.hold(device_, needed_bytes);
@@ -233,7 +235,14 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   auto tenant = std::make_unique<AdmittedTenant>();
   ITIF_ASSIGN(tenant->model.head,
               model::load_head(device_, opened.head, opened.checkpoint, &head_memory));
-  ITIF_ASSIGN(tenant->scratch, HeadScratch::make(device_, opened.head, options_));
+  ITIF_TRY(head_scratch_.add(opened.head));
+  struct ScratchGuard {  // releases the scratch unless the tenant is published
+    HeadScratch* scratch;
+    const model::HeadSpec& head;
+    ~ScratchGuard() {
+      if (scratch) scratch->remove(head);
+    }
+  } scratch_guard{&head_scratch_, opened.head};
   if (has_updates) {
     report("loading the adapter", kPackedShare);
     ITIF_ASSIGN(tenant->adapter,
@@ -254,13 +263,14 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   tenant->model.images = std::move(opened.images);
   tenant->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
   tenant->model.max_text_tokens = std::min(tenant->model.max_tokens, opened.max_text_tokens);
-  tenant->model.weight_bytes =
-      weights_->slot_bytes() + tenant->model.head.bytes + tenant->own_bytes();
+  tenant->model.weight_bytes = weights_->slot_bytes() + tenant->model.head.bytes +
+                               tenant->own_bytes() + HeadScratch::bytes_of(opened.head, options_);
   {
     const std::lock_guard lock(mutex_);
     own_bytes_ += tenant->own_bytes();
     ++num_tenants_;
     guard.weights = nullptr;
+    scratch_guard.scratch = nullptr;
     slot_guard.slots = nullptr;
     slots_[slot].store(tenant.release(), std::memory_order_release);
   }

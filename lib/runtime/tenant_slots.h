@@ -22,6 +22,7 @@
 #include "model/weight_store.h"
 #include "runtime/admitted_tenant.h"
 #include "runtime/group.h"
+#include "runtime/head_scratch.h"
 #include "runtime/load_memory.h"
 
 namespace itif::runtime {
@@ -72,9 +73,12 @@ class TenantSlots {
   uint32_t weight_order(uint32_t weight_slot) const noexcept {
     return options_.shares_weights ? weights_->order_of(weight_slot) : weight_slot;
   }
+  HeadScratch& head_scratch() noexcept { return head_scratch_; }  // has all tenants' heads
   uint32_t num_tenants() const noexcept { return num_tenants_; }
   // Group::weight_bytes.
-  uint64_t weight_bytes() const noexcept { return weights_->used_bytes() + own_bytes_; }
+  uint64_t weight_bytes() const noexcept {
+    return weights_->used_bytes() + own_bytes_ + head_scratch_.bytes();
+  }
 
  private:
   TenantSlots(device::Device& device, const backbone::Family& family,
@@ -98,6 +102,7 @@ class TenantSlots {
   const backbone::FusionMode fusion_mode_;
   const model::ModuleNumbers modules_;
   std::unique_ptr<model::WeightStore> weights_;
+  HeadScratch head_scratch_;
   LoadMemory own_load_memory_;  // unless GroupOptions names another
   LoadMemory& load_memory_;
   std::vector<std::atomic<AdmittedTenant*>> slots_;  // owned; written with mutex_ held

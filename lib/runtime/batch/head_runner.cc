@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/result_bytes.h"
 
 namespace itif::runtime {
@@ -79,8 +80,8 @@ uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept
 }  // namespace
 
 HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType activation,
-                       const GroupOptions& options)
-    : hidden_size_(spec.hidden), activation_(activation) {
+                       const GroupOptions& options, HeadScratch& scratch)
+    : hidden_size_(spec.hidden), activation_(activation), scratch_(scratch) {
   chosen_.reserve(options.max_requests);
   linears_.reserve(kLinearsOfRequest * options.max_requests);
   stages_.reserve(kLinearsOfRequest * options.max_requests);
@@ -90,9 +91,10 @@ HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType activation,
 
 Result<std::unique_ptr<HeadRunner>> HeadRunner::make(device::Device& device,
                                                      const model::BackboneSpec& spec,
-                                                     const GroupOptions& options) {
+                                                     const GroupOptions& options,
+                                                     HeadScratch& scratch) {
   std::unique_ptr<HeadRunner> runner(
-      new HeadRunner(spec, device.info().compute.activations, options));
+      new HeadRunner(spec, device.info().compute.activations, options, scratch));
   const size_t row_bytes = size_t{spec.hidden} * sizeof(float);
   if (runner->activation_ != DType::kF32) {
     ITIF_ASSIGN(runner->hidden_f32_, device.allocate(options.max_tokens * row_bytes));
@@ -111,6 +113,7 @@ void HeadRunner::launch(device::Stream& stream, const void* hidden,
   linears_.clear();
   stages_.clear();
   copies_.clear();
+  taken_floats_ = 0;
   allocate_results(layout.live());
   launch_hidden(stream, hidden, layout.live());
   launch_token_logits(stream, hidden, layout);
@@ -118,6 +121,15 @@ void HeadRunner::launch(device::Stream& stream, const void* hidden,
   launch_embeddings(stream, hidden, layout, num_pooled);
   launch_linears(stream);
   for (const Copy& copy : copies_) stream.copy_to_host(copy.from, copy.bytes, copy.to);
+}
+
+float* HeadRunner::take_outputs(const BatchLayout& layout, size_t num_rows, size_t n) noexcept {
+  HeadScratch::Memory* memory = scratch_.held(layout.flight_index());
+  if (memory == nullptr) memory = &scratch_.hold(layout.flight_index());
+  float* const outputs = floats(memory->outputs) + taken_floats_;
+  taken_floats_ += HeadScratch::packed(num_rows * n);
+  DCHECK(taken_floats_ * sizeof(float) <= memory->outputs->bytes());
+  return outputs;
 }
 
 void HeadRunner::add_linear(uint32_t stage, const model::Linear& linear, const float* x, float* out,
@@ -191,18 +203,12 @@ void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
   const auto same = [&](uint32_t a, uint32_t b) {
     return live[a].tenant == live[b].tenant && b == a + 1;
   };
-  uint32_t used_rows = 0;  // rows used of the tenant's logits
-  const AdmittedTenant* previous = nullptr;
   for_each_part(chosen, same, [&](size_t first, size_t last) {
     const Live& begin = live[chosen[first]];
-    AdmittedTenant& tenant = *begin.tenant;
-    if (&tenant != previous) used_rows = 0;
-    previous = &tenant;
-    const model::Linear& classifier = tenant.model.head.classifier.front();
+    const model::Linear& classifier = begin.tenant->model.head.classifier.front();
     const uint32_t num_rows = rows_of(live, chosen[first], chosen[last - 1] + 1);
     const float* rows = rows_f32(stream, hidden, begin.first_row, num_rows);
-    float* logits = floats(tenant.scratch.logits) + size_t{used_rows} * classifier.n;
-    used_rows += num_rows;
+    float* logits = take_outputs(layout, num_rows, classifier.n);
     add_linear(0, classifier, rows, logits, num_rows);
     for (size_t i = first; i < last; ++i) {
       const Live& one = live[chosen[i]];
@@ -225,9 +231,9 @@ size_t HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
                                       .hidden = hidden_size_,
                                       .out = floats(rows_)});
   const auto same = [&](uint32_t a, uint32_t b) { return live[a].tenant == live[b].tenant; };
+  size_t host_floats = 0;  // of the tenants before
   for_each_part(chosen, same, [&](size_t first, size_t last) {
-    AdmittedTenant& tenant = *live[chosen[first]].tenant;
-    const model::Head& head = tenant.model.head;
+    const model::Head& head = live[chosen[first]].tenant->model.head;
     float* pooled = floats(rows_) + first * hidden_size_;
     if (!head.pooler.empty()) {
       const float* rows = pooled;
@@ -237,11 +243,11 @@ size_t HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
     bool any_logits = false;
     for (size_t i = first; i < last; ++i)
       any_logits |= !wants(live[chosen[i]], ResultKind::kPooled);
-    float* logits = any_logits ? floats(tenant.scratch.logits) : nullptr;
+    const size_t labels = head.spec.labels.size();
+    float* logits = any_logits ? take_outputs(layout, last - first, labels) : nullptr;
     if (any_logits)
       add_linear(head.pooler.empty() ? 0 : 1, head.classifier.front(), pooled, logits,
                  last - first);
-    const size_t labels = head.spec.labels.size();
     for (size_t i = first; i < last; ++i) {
       const Live& one = live[chosen[i]];
       if (wants(one, ResultKind::kPooled))
@@ -249,11 +255,15 @@ size_t HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
       else if (wants(one, ResultKind::kLogits))
         copy_result(logits + (i - first) * labels, one);
     }
-    // finish() turns logits into classes on the host: one row per segment of the tenant, in their
+    // finish() turns logits into classes on the host: `labels` floats per chosen segment, in their
     // order.
+    const size_t num_floats = (last - first) * labels;
     if (any_logits)
-      copies_.push_back({logits, (last - first) * labels * sizeof(float),
-                         tenant.scratch.host_logits[layout.flight_index()].data()});
+      copies_.push_back(
+          {logits, num_floats * sizeof(float),
+           scratch_.held(layout.flight_index())->host_logits[layout.flight_index()].data() +
+               host_floats});
+    host_floats += num_floats;
   });
   return chosen.size();
 }
@@ -273,8 +283,7 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
             y.dense.empty());
   };
   for_each_part(chosen, same, [&](size_t first, size_t last) {
-    AdmittedTenant& tenant = *live[chosen[first]].tenant;
-    const model::Head& head = tenant.model.head;
+    const model::Head& head = live[chosen[first]].tenant->model.head;
     float* rows = floats(rows_) + (num_pooled + first) * hidden_size_;
     stream.launch(kernels::PoolSegments{.x = hidden,
                                         .segments = layout.segments(),
@@ -285,7 +294,7 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
                                         .out = rows});
     size_t width = hidden_size_;
     for (size_t i = 0; i < head.dense.size(); ++i) {
-      float* out = floats(tenant.scratch.dense[i]);
+      float* out = take_outputs(layout, last - first, head.dense[i].n);
       add_linear(static_cast<uint32_t>(i), head.dense[i], rows, out, last - first);
       rows = out;
       width = head.dense[i].n;
@@ -295,28 +304,26 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
 }
 
 void HeadRunner::finish(const BatchLayout& layout) noexcept {
-  const AdmittedTenant* previous = nullptr;
-  size_t row = 0;  // of the tenant's host_logits
+  HeadScratch::Memory* const memory = scratch_.held(layout.flight_index());
+  size_t host_floats = 0;  // of the segments before
   for (const uint32_t i : layout.by_tenant()) {
     const Live& live = layout.live()[i];
-    AdmittedTenant& tenant = *live.tenant;
-    const model::HeadSpec& head = tenant.model.head.spec;
-    if (&tenant != previous) row = 0;
-    previous = &tenant;
+    const model::HeadSpec& head = live.tenant->model.head.spec;
+    const size_t labels = head.labels.size();
     if (wants(live, ResultKind::kEmbedding) && head.normalize && !head.dense.empty())
       normalize(result_floats(live));
     if (wants(live, ResultKind::kLogits) && head.has_sigmoid_logits)
       to_probabilities(result_floats(live), model::Problem::kMultiLabel);
     if (wants(live, ResultKind::kClasses)) {
-      const size_t labels = head.labels.size();
-      const std::span<float> logits(
-          tenant.scratch.host_logits[layout.flight_index()].data() + row * labels, labels);
+      const std::span<float> logits(memory->host_logits[layout.flight_index()].data() + host_floats,
+                                    labels);
       to_probabilities(logits, head.problem);
-      write_classes(head, logits, tenant.scratch.classes,
+      write_classes(head, logits, std::span(memory->classes).first(labels),
                     {live.request->result.data, live.request->result.bytes});
     }
-    row += stands_on_pooler(live);
+    if (stands_on_pooler(live)) host_floats += labels;
   }
+  drop(layout);
 }
 
 }  // namespace itif::runtime

@@ -17,20 +17,25 @@
 
 #include "device/device.h"
 #include "runtime/batch/batch_layout.h"
+#include "runtime/head_scratch.h"
 
 namespace itif::runtime {
 
 class HeadRunner {
  public:
-  // Errors: kResourceExhausted.
+  // `scratch`: has the heads of all tenants of a batch; outlives the runner. Errors:
+  // kResourceExhausted.
   static Result<std::unique_ptr<HeadRunner>> make(device::Device& device,
                                                   const model::BackboneSpec& spec,
-                                                  const GroupOptions& options);
+                                                  const GroupOptions& options,
+                                                  HeadScratch& scratch);
 
   // `hidden`: act [num_tokens, hidden size], device.
   void launch(device::Stream& stream, const void* hidden, const BatchLayout& layout) noexcept;
   // REQUIRES: the launches of launch() with the same layout are complete.
   void finish(const BatchLayout& layout) noexcept;
+  // Call it instead of finish() if the launches have failed.
+  void drop(const BatchLayout& layout) noexcept { scratch_.drop(layout.flight_index()); }
 
   uint64_t workspace_bytes() const;
 
@@ -42,7 +47,10 @@ class HeadRunner {
     void* to = nullptr;
   };
 
-  HeadRunner(const model::BackboneSpec& spec, DType activation, const GroupOptions& options);
+  HeadRunner(const model::BackboneSpec& spec, DType activation, const GroupOptions& options,
+             HeadScratch& scratch);
+  // Returns a part of the batch's scratch for outputs of a head: f32 [num_rows, n].
+  float* take_outputs(const BatchLayout& layout, size_t num_rows, size_t n) noexcept;
   // Returns rows of the hidden states as f32: converted, or in place if the activation type is f32.
   const float* rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
                         uint32_t num_rows) noexcept;
@@ -66,6 +74,8 @@ class HeadRunner {
 
   const uint32_t hidden_size_;
   const DType activation_;
+  HeadScratch& scratch_;
+  size_t taken_floats_ = 0;                     // of the batch's scratch
   std::unique_ptr<device::Buffer> hidden_f32_;  // [T, hidden]; null: the activation type is f32
   std::unique_ptr<device::Buffer> rows_;        // f32 [requests, hidden]: pooled hidden states
   std::unique_ptr<device::Buffer> pooled_;      // f32 [requests, hidden]: the pooler's output

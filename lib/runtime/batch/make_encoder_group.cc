@@ -55,7 +55,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
     ITIF_ASSIGN(backbone_, family.make(device, spec(),
                                        {.max_rows = options().max_tokens,
                                         .fusion_mode = encoder.fusion_mode}));
-    ITIF_ASSIGN(heads_, HeadRunner::make(device, spec(), options()));
+    ITIF_ASSIGN(heads_, HeadRunner::make(device, spec(), options(), tenants().head_scratch()));
     return {};
   }
 
@@ -129,6 +129,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
     const Flight& flight = flights_[flight_index];
     if (flight.layout.live().empty()) return {};
     if (!computed) {
+      heads_->drop(flight.layout);
       const std::optional<Refusal> why = refusal_of(computed.error());
       for (const BatchRequest& segment : batch.segments)
         drop_result(*segment.request, why.value_or(kDeviceFailure));

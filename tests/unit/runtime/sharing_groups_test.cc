@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "base/random.h"
-#include "runtime/admitted_tenant.h"
 #include "support/sharing.h"
 
 namespace itif::runtime {
@@ -22,12 +21,13 @@ class SharingGroups : public Sharing {
     return make_encoder_group(device, spec(), options).value();
   }
   std::unique_ptr<EncoderGroup> make_group() { return make_group(device_); }
-  // The device memory that counts for the group, without the scratch of its tenants' heads.
+  // The device memory that counts for the group, without the scratch of its tenants' heads, which
+  // are of one size.
   static uint64_t weight_bytes(const EncoderGroup& group) {
-    uint64_t bytes = group.weight_bytes();
     for (uint32_t slot = 0; slot < kOptions.max_tenants; ++slot)
-      if (const model::TenantModel* model = group.model(slot)) bytes -= scratch_bytes(*model);
-    return bytes;
+      if (const model::TenantModel* model = group.model(slot))
+        return group.weight_bytes() - scratch_bytes(*model);
+    return group.weight_bytes();
   }
   static uint64_t scratch_bytes(const model::TenantModel& model) {
     return HeadScratch::bytes_of(model.head.spec, kOptions);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/admitted_tenant.h"
+#include "runtime/head_scratch.h"
 #include "support/small_group.h"
 #include "support/test_batch.h"
 
