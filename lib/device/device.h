@@ -177,6 +177,8 @@ class Device {
   // Packs row-major `weight` [n, k]; several views fill one W from the top down (fused
   // QKV: three [H, H] into [3H, H]). REQUIRES: the views' rows add up to shape.n.
   virtual Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) = 0;
+  // Returns true if the packed weight holds a copy of its bias, which pack_bias() must then fill.
+  virtual bool packs_bias(const GemmShape&) const { return false; }
   // Packs the bias [n] of a weight that was packed at `target`, for devices whose GEMMs need it in
   // the weights' type.
   virtual Status pack_bias(const GemmShape&, std::span<const TensorView>, void* /*target*/) {

@@ -43,8 +43,8 @@ struct WeightKind {
 inline uint64_t elements(const WeightKind& kind) {
   return kind.source_shape.elements() * kind.sources.size();
 }
-// Returns true if the next kind is the bias of this kind's GEMM. The bias is then also packed with
-// the weight (Device::pack_bias).
+// Returns true if the next kind is the bias of this kind's GEMM. On some devices, the packed weight
+// holds a copy of it (Device::packs_bias).
 bool has_bias(const WeightKind& kind);
 
 }  // namespace itif::model

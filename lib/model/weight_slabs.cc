@@ -23,6 +23,9 @@ Result<WeightSlabs> WeightSlabs::reserve(device::Device& device, std::vector<Wei
   slabs.kinds_ = std::move(kinds);
   slabs.by_kind_.resize(slabs.kinds_.size());
   slabs.slab_of_.resize(slabs.kinds_.size());
+  slabs.is_packed_bias_.resize(slabs.kinds_.size());
+  for (size_t i = 0; i < slabs.kinds_.size(); ++i)
+    slabs.is_packed_bias_[i] = slabs.is_bias(i) && device.packs_bias(slabs.kinds_[i - 1].gemm);
   const auto reserve = [&](size_t bytes) -> Result<kernels::Slab> {
     ITIF_ASSIGN(std::unique_ptr<device::SlabMemory> memory, device.reserve_slab(bytes, max_slots));
     slabs.slot_bytes_ += memory->slab().stride_bytes;
@@ -77,7 +80,7 @@ std::vector<uint64_t> WeightSlabs::layout_of(size_t slab) const {
     if (!counts(i, slab)) continue;
     const WeightKind& kind = kinds_[i];
     const device::GemmShape& gemm = kind.gemm;
-    const bool is_beside = slab_of_[i] != slab;  // a bias that the matrix holds, too
+    const bool is_beside = slab_of_[i] != slab;  // a bias of which the matrix holds a copy
     add(kind.storage, elements(kind), is_bias(i), is_beside);
     if (!is_beside) add(by_kind_[i].base - entries.base);
     if (kind.storage == Storage::kMatrix)

@@ -250,7 +250,7 @@ Status WeightStore::fill(uint32_t slot, const Match& match, const std::vector<We
     CHECK(kinds[i].storage == this->kinds()[i].storage &&
           elements(kinds[i]) <= elements(this->kinds()[i]));
     if (on_kind) on_kind(i);
-    const bool packs_bias = slabs_.is_bias(i) && !is_shared(i - 1);
+    const bool packs_bias = slabs_.is_packed_bias(i) && !is_shared(i - 1);
     if (is_shared(i) && !packs_bias) continue;
     ITIF_ASSIGN(Tensors tensors, read(i, kinds[i], checkpoint));
     // Contents that were compared decide what is shared, so they must be those that are loaded.

@@ -168,6 +168,9 @@ class CudaDevice final : public Device, public RegainedMemory {
     enter();
     return cuda::pack(transfers(), parts_.compute, shape, weight, target);
   }
+  bool packs_bias(const GemmShape& shape) const override {
+    return cuda::has_packed_bias(parts_.compute, shape);
+  }
   Status pack_bias(const GemmShape& shape, std::span<const TensorView> bias,
                    void* target) override {
     enter();

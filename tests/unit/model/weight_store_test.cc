@@ -41,6 +41,7 @@ TEST(WeightStore, GemmsOfOneMatrixStartOnCacheLines) {
 
 TEST(WeightStore, TenantsAreConcatenatedByWeightKind) {
   PlainDevice device;
+  device.state().packs_biases = true;
   const auto store = WeightStore::create(device, small_kinds(3), 4).value();
   EXPECT_EQ(device.state().live_slots, 0u);
   testing::TempDirectory first, second;
@@ -108,6 +109,12 @@ class SharedStore : public ::testing::Test {
     return store_->add(match, small_kinds(3), checkpoint, nullptr).value();
   }
 
+  // Makes the device pack biases, and the store again.
+  void pack_biases() {
+    device_.state().packs_biases = true;
+    store_ = WeightStore::create(device_, small_kinds(3), 4).value();
+  }
+
   PlainDevice device_;
   std::list<testing::TempDirectory> files_;
   std::unique_ptr<WeightStore> store_ = WeightStore::create(device_, small_kinds(3), 4).value();
@@ -138,8 +145,23 @@ TEST_F(SharedStore, SlabsThatDifferAreStoredTwice) {
   EXPECT_EQ(contents(*store_, 3, 1, 4), (std::vector<float>{16, 17, 18, 19}));
 }
 
-// The packed weight holds its bias, so that it is not shared under another one.
-TEST_F(SharedStore, AWeightWithAnotherBiasIsPackedAgain) {
+TEST_F(SharedStore, AMatrixIsStoredOnceUnderDifferentBiases) {
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(with_change(0, 19, 99)), 1u);
+  EXPECT_EQ(store_->slab(2).at(1), store_->slab(2).at(0));
+  EXPECT_EQ(device_.state().live_slots, 3u + 1);
+  EXPECT_EQ(contents(*store_, 3, 0, 4), (std::vector<float>{16, 17, 18, 19}));
+  EXPECT_EQ(contents(*store_, 3, 1, 4), (std::vector<float>{16, 17, 18, 99}));
+  // They are no equal weights of a GEMM, which adds the bias.
+  const uint32_t* numbers = store_->view().numbers[2];
+  EXPECT_NE(numbers[0], numbers[1]);
+  store_->release(0);
+  EXPECT_EQ(contents(*store_, 2, 1, 2), (std::vector<float>{8, 9}));
+}
+
+// If the packed weight holds a copy of its bias, it is not shared under another one.
+TEST_F(SharedStore, AWeightWithAnotherPackedBiasIsPackedAgain) {
+  pack_biases();
   EXPECT_EQ(add(3, 0), 0u);
   EXPECT_EQ(add(with_change(0, 19, 99)), 1u);
   EXPECT_NE(store_->slab(2).at(1), store_->slab(2).at(0));
@@ -151,6 +173,7 @@ TEST_F(SharedStore, AWeightWithAnotherBiasIsPackedAgain) {
 
 // A changed weight whose bias is shared: the bias is packed, and not stored again.
 TEST_F(SharedStore, AChangedWeightPacksItsSharedBias) {
+  pack_biases();
   EXPECT_EQ(add(3, 0), 0u);
   EXPECT_EQ(add(with_change(0, 8, 99)), 1u);
   EXPECT_EQ(store_->slab(3).at(1), store_->slab(3).at(0));

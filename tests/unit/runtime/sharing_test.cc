@@ -212,6 +212,41 @@ TEST_F(Sharing, WithoutItEachTenantHasItsOwnCopy) {
   EXPECT_NE(group_->model(0)->weight_slot, group_->model(1)->weight_slot);
 }
 
+// A fine-tune of the biases alone (BitFit). Each tenant's GEMMs add its own biases.
+TEST_F(Sharing, MatricesUnderOtherBiasesAreStoredOnce) {
+  const std::string a = make({}), b = files_.file("biases");
+  mkmodel::ModelOptions options =
+      testing::loud_model(spec(), mkmodel::HeadChoice::kClassification, 1);
+  options.is_tuned = [](const std::string& tensor) { return tensor.ends_with(".bias"); };
+  options.tuned_seed = 9;
+  ASSERT_TRUE(mkmodel::make_model(options, b));
+  uint64_t vector_bytes = 0;
+  for (const auto& kind : backbone::find_family("bert").value()->weight_kinds(spec()))
+    if (kind.storage == model::Storage::kVector)
+      vector_bytes += (model::elements(kind) * sizeof(float) + 63) / 64 * 64;
+  for (const char* type : {"plain", "f32", "bf16"}) {
+    SCOPED_TRACE(type);
+    const auto device = testing::make_device(type);
+    if (device == nullptr) continue;
+    const auto group = make_encoder_group(*device, spec(), kOptions).value();
+    const auto apart = make_encoder_group(*device, spec(), kOptions).value();
+    const uint32_t first = group->admit(a, nullptr).value();
+    const uint64_t of_one = group->weight_bytes();
+    const uint32_t second = group->admit(b, nullptr).value();
+    const uint64_t added = group->weight_bytes() - of_one - group->model(second)->head.bytes;
+    EXPECT_LE(added, (vector_bytes + 4095) / 4096 * 4096);
+    const auto stream = device->make_stream(group->stream_limits()).value();
+    const auto answers = testing::run_batch(
+        *group, *stream,
+        {{.slot = first, .ids = {1, 5, 130}}, {.slot = second, .ids = {1, 5, 130}}});
+    EXPECT_NE(answers[0].bytes, answers[1].bytes);
+    const uint32_t other = apart->admit(b, nullptr).value();
+    EXPECT_EQ(answers[1].bytes, answer_of(*apart, *device, other));
+    group->release(first);
+    EXPECT_EQ(answer_of(*group, *device, second), answers[1].bytes);
+  }
+}
+
 // oneDNN and its prepacked weights: shared layers are read through the slab's offsets.
 TEST_F(Sharing, TheHostDeviceSharesToo) {
   const Variant base, half{.tuned_layers = {2, 3}, .seed = 5};

@@ -27,6 +27,7 @@ struct PlainDeviceState {
   size_t live_slots = 0;                                    // with memory of their own
   size_t slab_bytes = 0;                                    // of these
   bool slots_can_share = true;                              // SlabMemory::can_share()
+  bool packs_biases = false;                                // Device::packs_bias()
   std::vector<kernels::ShapeMode> gemms;                    // launched, with modes
   std::vector<PlannedGemm> planned_gemms;                   // those of them that were planned
   std::map<const void*, std::vector<float>> packed_biases;  // by weight address
@@ -68,6 +69,9 @@ class PlainDevice final : public device::Device {
   Result<size_t> packed_bytes(const device::GemmShape& shape) override;
   Status pack(const device::GemmShape& shape, std::span<const TensorView> weight,
               void* target) override;
+  bool packs_bias(const device::GemmShape& shape) const override {
+    return state_->packs_biases && shape.has_bias;
+  }
   Status pack_bias(const device::GemmShape& shape, std::span<const TensorView> bias,
                    void* target) override;
   Result<device::GemmHandle> prepare(const device::GemmShape&, uint32_t) override {
