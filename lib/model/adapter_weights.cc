@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace itif::model {
@@ -69,6 +70,25 @@ uint64_t AdapterWeights::bytes_of(const device::Device& device, std::span<const 
       bytes += aligned(side * padded(placed.module.rank) * element, kAlignment);
   }
   return bytes;
+}
+
+Result<ContentId> AdapterWeights::content_of(const ContentKey& key,
+                                             std::span<const WeightKind> kinds,
+                                             const Adapter& adapter,
+                                             std::span<const PlacedModule> modules) {
+  ContentHash hash(key);
+  for (const PlacedModule& placed : modules) {
+    const WeightKind& kind = kinds[placed.kind];
+    const AdapterModule& module = placed.module;
+    const uint64_t n = columns_of(kind), k = kind.gemm.k;
+    ITIF_ASSIGN(const LowRankMatrices matrices, adapter.read(module, n, k));
+    for (const uint64_t number : {uint64_t{placed.kind}, uint64_t{placed.source}, n, k,
+                                  uint64_t{module.rank}, std::bit_cast<uint64_t>(module.scale)})
+      hash.add(number);
+    hash.add(std::as_bytes(std::span(matrices.a)));
+    hash.add(std::as_bytes(std::span(matrices.b)));
+  }
+  return hash.finish();
 }
 
 Result<std::unique_ptr<AdapterWeights>> AdapterWeights::load(

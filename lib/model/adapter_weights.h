@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "kernels/low_rank_args.h"
 #include "model/adapter.h"
+#include "model/content_hash.h"
 #include "model/weight_kind.h"
 
 namespace itif::model {
@@ -38,6 +39,11 @@ class AdapterWeights {
   // Returns the device memory that load() takes.
   static uint64_t bytes_of(const device::Device& device, std::span<const WeightKind> kinds,
                            std::span<const PlacedModule> modules);
+  // Returns the content of what load() uploads: the modules' places, scales and values. Adapters of
+  // a group with equal contents have the same bytes. Errors: those of Adapter::read.
+  static Result<ContentId> content_of(const ContentKey& key, std::span<const WeightKind> kinds,
+                                      const Adapter& adapter,
+                                      std::span<const PlacedModule> modules);
   // Uploads the matrices in the device's activation type. Errors: kResourceExhausted; those of
   // Adapter::read; kInvalidArgument: a value that is infinite in that type.
   static Result<std::unique_ptr<AdapterWeights>> load(device::Device& device,

@@ -12,11 +12,10 @@ namespace itif::runtime {
 
 struct AdmittedTenant {
   model::TenantModel model;
-  std::unique_ptr<const model::AdapterWeights> adapter;  // null: none, or it is merged
+  // Null: none, or it is merged. Tenants of a group with equal adapters have it together.
+  std::shared_ptr<const model::AdapterWeights> adapter;
+  model::ContentId adapter_content = {};  // if it may be shared; else zeros
   std::string base_version;  // Checkpoint::version() of the model in the weight slot; empty: none
-
-  // Device memory that no other tenant shares.
-  uint64_t own_bytes() const { return model.adapter_bytes; }
 };
 
 }  // namespace itif::runtime

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "backbone/open_model.h"
 #include "base/check.h"
@@ -118,8 +119,25 @@ void TenantSlots::release(uint32_t slot) {
   is_taken_[slot] = false;
   weights_->release(tenant->model.weight_slot);
   head_scratch_.remove(tenant->model.head.spec);
-  own_bytes_ -= tenant->own_bytes();
+  if (tenant->adapter != nullptr && !has_tenant_of(tenant->adapter))
+    own_bytes_ -= tenant->adapter->bytes();
   --num_tenants_;
+}
+
+TenantSlots::SharedAdapter TenantSlots::find_adapter(const model::ContentId& content) const {
+  if (content == model::ContentId()) return nullptr;
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot)
+    if (const AdmittedTenant* tenant = find(slot);
+        tenant != nullptr && tenant->adapter_content == content)
+      return tenant->adapter;
+  return nullptr;
+}
+
+bool TenantSlots::has_tenant_of(const SharedAdapter& adapter) const {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot)
+    if (const AdmittedTenant* tenant = find(slot); tenant != nullptr && tenant->adapter == adapter)
+      return true;
+  return false;
 }
 
 Result<uint32_t> TenantSlots::reserve_slot() {
@@ -194,6 +212,16 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   // Checked before loading: packing gigabytes only to find no room for the last tensor would slow
   // the tenants that are served.
   const bool has_updates = opened.adapter && !opened.adapter->modules.empty();
+  model::ContentId adapter_content;
+  SharedAdapter adapter;
+  if (has_updates && options_.shares_weights) {
+    ITIF_ASSIGN(adapter_content, model::AdapterWeights::content_of(weights_->pool().key(), kinds,
+                                                                   opened.adapter->adapter,
+                                                                   opened.adapter->modules));
+    const std::lock_guard lock(mutex_);
+    adapter = find_adapter(adapter_content);
+  }
+  const bool loads_adapter = has_updates && adapter == nullptr;
   // Weights on their way to the host device take memory of the same machine.
   const uint64_t loading_bytes =
       device_.info().kind == "host" ? weights_->loading_bytes(match, kinds, opened.checkpoint) : 0;
@@ -207,7 +235,8 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   const uint64_t needed_bytes =
       match.new_bytes + head_memory.match.new_bytes + head_scratch_.added_bytes(opened.head) +
       loading_bytes +
-      (has_updates ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules) : 0);
+      (loads_adapter ? model::AdapterWeights::bytes_of(device_, kinds, opened.adapter->modules)
+                     : 0);
   auto hold = load_memory_.hold(device_, needed_bytes);
   if (!hold)
     return fail(
@@ -243,13 +272,12 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
       if (scratch) scratch->remove(head);
     }
   } scratch_guard{&head_scratch_, opened.head};
-  if (has_updates) {
+  if (loads_adapter) {
     report("loading the adapter", kPackedShare);
-    ITIF_ASSIGN(tenant->adapter,
-                model::AdapterWeights::load(device_, kinds, opened.adapter->adapter,
-                                            opened.adapter->modules));
-    tenant->model.adapter_bytes = tenant->adapter->bytes();
+    ITIF_ASSIGN(adapter, model::AdapterWeights::load(device_, kinds, opened.adapter->adapter,
+                                                     opened.adapter->modules));
   }
+  if (adapter != nullptr) tenant->model.adapter_bytes = adapter->bytes();
   ITIF_TRY(opened.checkpoint.unchanged());
   if (opened.adapter) ITIF_TRY(opened.adapter->adapter.unchanged());
 
@@ -264,10 +292,17 @@ Result<uint32_t> TenantSlots::try_admit(backbone::OpenedModel& opened,
   tenant->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
   tenant->model.max_text_tokens = std::min(tenant->model.max_tokens, opened.max_text_tokens);
   tenant->model.weight_bytes = weights_->slot_bytes() + tenant->model.head.bytes +
-                               tenant->own_bytes() + HeadScratch::bytes_of(opened.head, options_);
+                               tenant->model.adapter_bytes +
+                               HeadScratch::bytes_of(opened.head, options_);
+  SharedAdapter unneeded;  // freed without the lock
   {
     const std::lock_guard lock(mutex_);
-    own_bytes_ += tenant->own_bytes();
+    // Another thread may have admitted an equal adapter meanwhile.
+    if (SharedAdapter equal = find_adapter(adapter_content))
+      unneeded = std::exchange(adapter, std::move(equal));
+    if (adapter != nullptr && !has_tenant_of(adapter)) own_bytes_ += adapter->bytes();
+    tenant->adapter = adapter;
+    tenant->adapter_content = adapter_content;
     ++num_tenants_;
     guard.weights = nullptr;
     scratch_guard.scratch = nullptr;

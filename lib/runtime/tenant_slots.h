@@ -94,6 +94,10 @@ class TenantSlots {
                                           const std::string& version,
                                           const model::WeightStore::OnKind& on_kind);
   Result<uint32_t> reserve_slot();
+  using SharedAdapter = std::shared_ptr<const model::AdapterWeights>;
+  // Returns an adapter that a tenant has; null: none. REQUIRES: mutex_ is held.
+  SharedAdapter find_adapter(const model::ContentId& content) const;
+  bool has_tenant_of(const SharedAdapter& adapter) const;  // REQUIRES: mutex_ is held
 
   device::Device& device_;
   const backbone::Family& family_;
@@ -109,7 +113,7 @@ class TenantSlots {
   mutable std::mutex mutex_;
   std::vector<bool> is_taken_;  // by slot, also while it is filled; guarded by mutex_
   std::atomic<uint32_t> num_tenants_ = 0;
-  // AdmittedTenant::own_bytes() of all tenants, and their heads as far as they count here.
+  // Adapters of all tenants, each once, and heads as far as they count here.
   model::WeightPool::Account own_bytes_ = 0;
 };
 

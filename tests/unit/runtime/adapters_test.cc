@@ -2,8 +2,10 @@
 // base's GEMMs, beside full models.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "base/random.h"
 #include "make_adapter.h"
@@ -313,6 +315,68 @@ TEST_P(Adapters, AreMergedInTheThesisFusionMode) {
   auto requests = requests_of({0, slot});
   for (TestRequest& request : requests) request.kind = logits();
   expect_answers(*group_, requests, {{0, base_}, {slot, merged(adapter)}});
+}
+
+// Adapters with the same values and scale have one memory, whatever their directories.
+TEST_P(Adapters, EqualOnesAreStoredOnce) {
+  const auto taken = [&] { return group_->weight_bytes(); };
+  const std::string a = make_adapter("a", {.rank = 8, .seed = 3}), copy = files_.file("copy");
+  std::filesystem::copy(a, copy, std::filesystem::copy_options::recursive);
+  const std::string scaled = make_adapter("scaled", {.rank = 8, .alpha = 40, .seed = 3});
+  admit(base_);
+  const uint64_t none = taken();
+  const uint32_t first = admit({a, base_});
+  const uint64_t bytes = group_->model(first)->adapter_bytes;
+  ASSERT_GT(bytes, 0u);
+  EXPECT_EQ(taken(), none + bytes);
+  const uint32_t second = admit({copy, base_}), third = admit({a, base_});
+  EXPECT_EQ(taken(), none + bytes);
+  EXPECT_EQ(group_->model(second)->adapter_bytes, bytes);
+  EXPECT_EQ(group_->model(second)->weight_bytes, group_->model(first)->weight_bytes);
+  const uint32_t other = admit({scaled, base_});
+  EXPECT_EQ(taken(), none + 2 * bytes) << "another scale";
+  group_->release(first);
+  group_->release(third);
+  EXPECT_EQ(taken(), none + 2 * bytes);
+  std::vector<TestRequest> requests = requests_of({second, 0, other, second});
+  for (TestRequest& request : requests) request.kind = logits();
+  expect_answers(*group_, requests, {{0, base_}, {second, merged(copy)}, {other, merged(scaled)}});
+  group_->release(second);
+  EXPECT_EQ(taken(), none + bytes);
+  group_->release(other);
+  EXPECT_EQ(taken(), none);
+}
+
+TEST_P(Adapters, AnEqualOneNeedsNoRoom) {
+  auto* plain = dynamic_cast<testing::PlainDevice*>(device_.get());
+  if (plain == nullptr) GTEST_SKIP() << "only the plain device has no room on request";
+  const std::string a = make_adapter("a", {.rank = 8, .seed = 3});
+  admit({a, base_});
+  plain->state().available_bytes = 0;
+  admit({a, base_});
+  EXPECT_FALSE(group_->admit({make_adapter("b", {.rank = 8, .seed = 4}), base_}, nullptr));
+}
+
+TEST_P(Adapters, ThreadsAdmitAndReleaseEqualOnes) {
+  const std::string a = make_adapter("a", {.rank = 8, .seed = 3});
+  admit(base_);
+  const uint64_t none = group_->weight_bytes();
+  const uint32_t kept = admit({a, base_});
+  const uint64_t one = group_->weight_bytes();
+  group_->release(kept);
+  for (int round = 0; round < 10; ++round) {
+    std::array<uint32_t, 4> slots{};
+    std::vector<std::thread> threads;
+    for (uint32_t& slot : slots)
+      threads.emplace_back([&] {
+        group_->release(group_->admit({a, base_}, nullptr).value());
+        slot = group_->admit({a, base_}, nullptr).value();
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(group_->weight_bytes(), one);
+    for (const uint32_t slot : slots) group_->release(slot);
+    EXPECT_EQ(group_->weight_bytes(), none);
+  }
 }
 
 TEST_P(Adapters, LeaveNoMemoryBehind) {
