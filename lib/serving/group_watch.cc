@@ -1,6 +1,7 @@
 #include "serving/group_watch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/figures.h"
 
@@ -38,6 +39,27 @@ uint64_t lost_datagrams(const pipeline::Pipeline& pipeline) {
   return lost;
 }
 
+// Counts datagrams, except for quotas: a request whose pieces arrive out of order may count for
+// several of them.
+telemetry::Refusals refusals(const pipeline::TenantFigures& figures) {
+  using net::DropReason;
+  using telemetry::RefusalCause;
+  constexpr std::pair<RefusalCause, DropReason> kReasons[] = {
+      {RefusalCause::kContexts, DropReason::kContextsFull},
+      {RefusalCause::kTenantContexts, DropReason::kTenantContextsFull},
+      {RefusalCause::kHeldBytes, DropReason::kHeldBytesFull},
+      {RefusalCause::kTenantHeldBytes, DropReason::kTenantHeldBytesFull},
+      {RefusalCause::kPieces, DropReason::kPiecesFull},
+      {RefusalCause::kTenantPieces, DropReason::kTenantPiecesFull},
+      {RefusalCause::kSessions, DropReason::kSessionsFull}};
+  telemetry::Refusals refused;
+  refused[RefusalCause::kOverQuota] =
+      figures.statuses[static_cast<size_t>(wire::StatusCode::kOverQuota)];
+  for (const auto& [cause, reason] : kReasons)
+    refused[cause] = figures.dropped[static_cast<size_t>(reason)];
+  return refused;
+}
+
 }  // namespace
 
 GroupWatch::GroupWatch(const pipeline::Pipeline& pipeline, const TenantService& service,
@@ -56,6 +78,7 @@ GroupWatch::Reading GroupWatch::take(const std::vector<TenantInfo>& tenants,
     Tenant& tenant = now.tenants[info.record.id];
     tenant.responses = f.responses;
     tenant.overloaded = f.statuses[static_cast<size_t>(wire::StatusCode::kOverloaded)];
+    tenant.refused = refusals(f);
     tenant.latency_ns = f.latency_ns;
     tenant.stages = pipeline::tenant_stage_sums(pipeline_.workers(), info.index);
     if (info.stages_before) tenant.stages -= info.stages_before->sums;
@@ -105,13 +128,16 @@ GroupReport GroupWatch::report(const GroupInfo& group, const std::vector<TenantI
     const Tenant t_before = found(before.tenants, info.record.id);
     load.answered += since(t.responses, t_before.responses);
     overloaded += since(t.overloaded, t_before.overloaded);
+    for (size_t i = 0; i < telemetry::kNumRefusalCauses; ++i)
+      load.refused.counts[i] += since(t.refused.counts[i], t_before.refused.counts[i]);
     latency_ns += since(t.latency_ns, t_before.latency_ns);
     stages.num_requests += since(t.stages.num_requests, t_before.stages.num_requests);
     for (size_t i = 0; i < stages.ns.size(); ++i)
       stages.ns[i] += since(t.stages.ns[i], t_before.stages.ns[i]);
   }
-  // Workers refuse with the same status when they assemble too many requests.
-  load.overloaded = std::min(overloaded, since(g.refused, g_before.refused));
+  // Workers refuse with the same status at limits of the data plane.
+  load.overloaded = std::min(overloaded - std::min(overloaded, load.refused.by_data_plane()),
+                             since(g.refused, g_before.refused));
   const auto mean_of = [&](Stage stage) { return mean(stages.of(stage), stages.num_requests); };
   load.arrive_ns = mean_of(Stage::kReassembly);
   load.intake_ns = mean_of(Stage::kIntake);
@@ -142,7 +168,11 @@ GroupReport GroupWatch::report(const GroupInfo& group, const std::vector<TenantI
       fraction(mean(since(g.requests, g_before.requests), batches), group.max_batch_requests));
 
   report.verdict = telemetry::find_limit(load);
-  if (interval_ns > 0) report.requests_per_s = static_cast<double>(load.answered) / load.interval_s;
+  if (interval_ns > 0) {
+    report.requests_per_s = static_cast<double>(load.answered) / load.interval_s;
+    report.refused_per_s =
+        static_cast<double>(load.overloaded + load.refused.total()) / load.interval_s;
+  }
   report.latency_ns = mean(latency_ns, load.answered);
   report.batch_ns =
       mean(since(g.execute_ns, g_before.execute_ns), since(g.answered, g_before.answered));

@@ -89,6 +89,9 @@ Result<json> ApplianceDocuments::bottleneck(const std::string& group) const {
   for (const GroupReport& r : watch_.read()) {
     if (!group.empty() && r.name != group) continue;
     const telemetry::GroupLoad& load = r.load;
+    json refused = json::object();
+    for (const telemetry::RefusalRule& rule : telemetry::kRefusalRules)
+      refused[rule.name] = load.refused[rule.cause];
     list.push_back({{"name", r.name},
                     {"limit", telemetry::limit_name(r.verdict.limit)},
                     {"because", r.verdict.because},
@@ -99,6 +102,8 @@ Result<json> ApplianceDocuments::bottleneck(const std::string& group) const {
                     {"batch_ns", static_cast<uint64_t>(r.batch_ns)},
                     {"gue", r.gue},
                     {"overloaded", load.overloaded},
+                    {"refused", std::move(refused)},
+                    {"refused_per_s", r.refused_per_s},
                     {"waiting", load.waiting},
                     {"received_datagrams", load.received_datagrams},
                     {"lost_datagrams", load.lost_datagrams},

@@ -57,7 +57,7 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     assert re.search(r'^itif_worker_busy_seconds_total\{worker="0"\} 0\.', text, re.M), text[:3000]
     assert len(re.findall(r"^itif_group_gue\{", text, re.M)) == 2
     limits = re.findall(r'^itif_group_limit\{group="([^"]+)",limit="(\w+)"\} ([01])$', text, re.M)
-    assert len(limits) == 10 and sum(int(value) for _, _, value in limits) == 2, limits
+    assert len(limits) == 14 and sum(int(value) for _, _, value in limits) == 2, limits
     for line in text.splitlines():
         assert line.startswith("#") or not line or re.match(r"^\w+(\{.*\})? \S+$", line), line
 

@@ -313,6 +313,35 @@ def test_the_named_wait_is_that_of_the_clients(new_appliance, namespaces, models
     assert stages["intake"]["mean_ns"] < 0.2 * stages["total"]["mean_ns"], stages
 
 
+def test_a_limit_of_the_data_plane_that_refuses(new_appliance, namespaces, models):
+    """It named the clients, of which "few requests wait"."""
+    appliance = new_appliance()
+    appliance.sections.setdefault("data_plane", {})["tenant_max_contexts"] = 2
+    appliance.start()
+    added = appliance.add_tenant("t", models())
+    with Load(loadgen(namespaces, appliance, added, "--concurrency", "64", "--lengths", "fixed:16")):
+        group = wait_limit(appliance, "data_plane")
+        text = appliance.ctl("bottleneck").stdout
+    assert "most as tenant_contexts_full (data_plane.tenant_max_contexts, or " in group["because"], group
+    refused = group["refused"]["tenant_contexts_full"]
+    assert refused > group["answered"] > 0, group
+    assert group["refused_per_s"] == pytest.approx(refused / (group["interval_ns"] / 1e9), rel=0.01), group
+    per_second = re.search(r"; refused per second: (\d+) tenant_contexts_full$", group["because"])
+    assert int(per_second[1]) == pytest.approx(group["refused_per_s"], abs=1), group
+    assert group["overloaded"] == 0, group
+    assert "REFUSED/S" in text and ": data_plane: " in text, text
+
+
+def test_a_quota_that_refuses(appliance, namespaces, models):
+    added = appliance.add_tenant("t", models(), "--quota-rps", "1")
+    with Load(loadgen(namespaces, appliance, added, "--rate", "500", "--lengths", "fixed:16")):
+        group = wait_limit(appliance, "quota")
+    assert "refused, most as over_quota (quota_rps of its tenants); " in group["because"], group
+    assert group["refused"]["over_quota"] > 10 * group["answered"], group
+    assert sum(group["refused"].values()) == group["refused"]["over_quota"], group
+    assert group["overloaded"] == 0, group
+
+
 def test_a_slow_link(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
     shape = ("ip", "netns", "exec", namespaces.client, "tc", "qdisc")

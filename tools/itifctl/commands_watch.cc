@@ -73,6 +73,7 @@ void show_bottleneck(const json& document) {
   Table table({{"GROUP"},
                {"LIMIT"},
                {"REQUESTS/S", kRight},
+               {"REFUSED/S", kRight},
                {"LATENCY", kRight},
                {"BATCH TIME", kRight},
                {"GUE", kRight},
@@ -88,7 +89,8 @@ void show_bottleneck(const json& document) {
   std::string reasons;
   for (const json& g : document.value("groups", json::array())) {
     table.add({text_cell(g, "name"), text_cell(g, "limit"), rate_cell(g, "requests_per_s"),
-               duration_cell(g, "latency_ns"), duration_cell(g, "batch_ns"), gue_cell(g, "gue"),
+               rate_cell(g, "refused_per_s"), duration_cell(g, "latency_ns"),
+               duration_cell(g, "batch_ns"), gue_cell(g, "gue"),
                percent_of(g.value("device_busy", 0.0)), percent_of(g.value("turn_wait", 0.0)),
                percent_of(g.value("intake_busy", 0.0)),
                percent_of(g.value("share_percent", 0.0) / 100),
@@ -122,8 +124,11 @@ void add_bottleneck(CommandLine& line) {
           },
           "", "shortest"));
   command->footer(
-      "network, cpu, device, share (of the device) or clients, which send less than the group\n"
-      "could serve. docs/operations.md has the rules and what to do.\n"
+      "network, cpu, device, share (of the device), data_plane (its limits refuse requests), "
+      "quota\n"
+      "(of tenants) or clients, which send less than the group could serve. docs/operations.md "
+      "has\n"
+      "the rules and what to do.\n"
       "Examples:\n  itifctl bottleneck\n  itifctl --json bottleneck --interval 5s");
   command->callback([&context, options] {
     context.action = [&context, options] {

@@ -31,9 +31,12 @@ TEST_F(WatchTest, ShowsWhatLimitsGroups) {
   EXPECT_TRUE(has(text, "bert-768  device")) << text;
   EXPECT_TRUE(has(text, "10.0 ms     4.00 ms  300 ")) << text;
   EXPECT_TRUE(has(text, "97 %")) << text;
+  EXPECT_TRUE(has(text, "REFUSED/S")) << text;
+  EXPECT_TRUE(has(text, "1,200.0       30.0 ")) << text;
   EXPECT_TRUE(has(text, "bert-768: device: requests wait 6.00 ms")) << text;
   const json document = json::parse(good({"--json", "bottleneck", "bert-768"}));
   EXPECT_EQ(document["groups"][0]["gue"], 300.0);
+  EXPECT_EQ(document["groups"][0]["refused"]["over_quota"], 30);
   expect_failure({"bottleneck", "none"}, 1, "no group 'none'");
   expect_failure({"bottleneck", "--interval", "10ms"}, 2, "at least 1s");
 }

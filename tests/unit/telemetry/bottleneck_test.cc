@@ -51,7 +51,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
       {"calm", calm(), Limit::kClients, "20 %"},
       {"nothing came", GroupLoad{.interval_s = 1, .has_stages = true}, Limit::kClients,
        "no request"},
-      // Rule 1.
+      // Rule 2.
       {"backlog", backlogged(), Limit::kDevice, "wait 6.00 ms for 2.00 ms"},
       {"refused",
        with(calm(),
@@ -88,7 +88,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
        Limit::kDevice, ""},
       {"backlog and a busy worker", with(backlogged(), [](GroupLoad& l) { l.worker_busy = 1; }),
        Limit::kDevice, ""},
-      // Rule 2.
+      // Rule 4.
       {"losses", with(calm(), [](GroupLoad& l) { l.lost_datagrams = 10; }), Limit::kNetwork,
        "0.99 %"},
       {"few losses",
@@ -105,7 +105,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.worker_busy = 0.9;
             }),
        Limit::kCpu, "90 %"},
-      // Rule 3. A flood of bad datagrams: no request is answered.
+      // Rule 5. A flood of bad datagrams: no request is answered.
       {"busy worker",
        with(calm(),
             [](GroupLoad& l) {
@@ -113,7 +113,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.answered = 0;
             }),
        Limit::kCpu, "85 %"},
-      // Rule 5.
+      // Rule 8.
       {"slow arrival",
        with(calm(),
             [](GroupLoad& l) {
@@ -128,7 +128,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.total_ns = 6.3e6;
             }),
        Limit::kNetwork, "leave for 4.00 ms"},
-      // Rule 6.
+      // Rule 9.
       {"full device without a queue", with(calm(), [](GroupLoad& l) { l.device_busy = 0.9; }),
        Limit::kDevice, "90 %"},
       {"full device of others",
@@ -178,9 +178,84 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
   }
 }
 
+GroupLoad refused(GroupLoad load, RefusalCause cause, uint64_t count) {
+  load.refused[cause] = count;
+  return load;
+}
+
+// It said "clients: few requests wait" while itifd refused nearly all requests.
+TEST(Bottleneck, LimitsOfTheDataPlaneAndQuotasAreNamed) {
+  using enum RefusalCause;
+  const GroupLoad full = with(backlogged(), [](GroupLoad& l) { l.batch_fullness = 0.9; });
+  const Scene scenes[] = {
+      {"tenant's contexts", refused(calm(), kTenantContexts, 3900), Limit::kDataPlane,
+       "3900 of 4000 requests per second are refused, most as tenant_contexts_full "
+       "(data_plane.tenant_max_contexts, or the tenant's share of max_contexts); batches run 20 % "
+       "of the time; refused per second: 3900 tenant_contexts_full"},
+      {"two limits",
+       refused(refused(refused(calm(), kSessions, 20), kHeldBytes, 30), kOverQuota, 99),
+       Limit::kDataPlane,
+       "50 of 249 requests per second are refused, most as held_bytes_full "
+       "(data_plane.max_held_bytes, or mbufs); batches run 20 % of the time; refused per second: "
+       "99 over_quota, 30 held_bytes_full, 20 sessions_full"},
+      {"one of a hundred", refused(calm(), kPieces, 2), Limit::kDataPlane, "pieces_full"},
+      {"one of a thousand",
+       refused(with(calm(), [](GroupLoad& l) { l.answered = 1000; }), kPieces, 1), Limit::kClients,
+       "few requests wait; refused per second: 1 pieces_full"},
+      // Few requests in progress make small batches, which may run all the time.
+      {"small batches",
+       refused(with(calm(), [](GroupLoad& l) { l.device_busy = 0.95; }), kTenantContexts, 3900),
+       Limit::kDataPlane, ""},
+      {"one waits for each that runs",
+       refused(with(backlogged(), [](GroupLoad& l) { l.queue_ns = 2e6; }), kTenantContexts, 50),
+       Limit::kDataPlane, ""},
+      // More requests would only wait longer.
+      {"many wait", refused(backlogged(), kTenantContexts, 50), Limit::kDevice,
+       "refused per second: 50 tenant_contexts_full"},
+      {"full batches",
+       refused(with(full, [](GroupLoad& l) { l.queue_ns = 2e6; }), kTenantContexts, 50),
+       Limit::kDevice, ""},
+      {"refused by both",
+       refused(with(calm(),
+                    [](GroupLoad& l) {
+                      l.overloaded = 7;
+                      l.device_busy = 0.9;
+                    }),
+               kTenantContexts, 50),
+       Limit::kDevice, "7 were refused"},
+      {"many wait for an idle device",
+       refused(with(backlogged(), [](GroupLoad& l) { l.device_busy = 0.1; }), kContexts, 50),
+       Limit::kDataPlane, "data_plane.max_contexts"},
+      {"quota", refused(calm(), kOverQuota, 2900), Limit::kQuota,
+       "2900 of 3000 requests per second are refused, most as over_quota (quota_rps of its "
+       "tenants); batches run 20 %"},
+      {"quota, and a worker that refuses all the time",
+       refused(with(calm(), [](GroupLoad& l) { l.worker_busy = 0.9; }), kOverQuota, 2900),
+       Limit::kQuota, ""},
+      {"a worker that also refuses some",
+       refused(with(calm(), [](GroupLoad& l) { l.worker_busy = 0.9; }), kOverQuota, 50),
+       Limit::kCpu, "90 % of the time; refused per second: 50 over_quota"},
+      {"some over their quota", refused(calm(), kOverQuota, 50), Limit::kQuota, ""},
+      {"quota, and nothing is answered", refused({.interval_s = 2}, kOverQuota, 50), Limit::kQuota,
+       "25 of 25 requests per second"},
+      {"quota, and a few that wait",
+       refused(with(backlogged(), [](GroupLoad& l) { l.device_busy = 0.01; }), kOverQuota, 2900),
+       Limit::kQuota, ""},
+      {"quota, and a full device", refused(backlogged(), kOverQuota, 50), Limit::kDevice,
+       "refused per second: 50 over_quota"},
+  };
+  for (const Scene& scene : scenes) {
+    const Verdict verdict = find_limit(scene.load);
+    EXPECT_EQ(limit_name(verdict.limit), std::string(limit_name(scene.limit)))
+        << scene.name << ": " << verdict.because;
+    EXPECT_NE(verdict.because.find(scene.because), std::string::npos)
+        << scene.name << ": " << verdict.because;
+  }
+}
+
 TEST(Bottleneck, WithoutStagesTheQueueDecides) {
   GroupLoad load{.interval_s = 1, .answered = 10, .device_busy = 0.9};
-  EXPECT_EQ(find_limit(load).limit, Limit::kDevice);  // rule 6
+  EXPECT_EQ(find_limit(load).limit, Limit::kDevice);  // rule 9
   load.device_busy = 0.6;
   EXPECT_EQ(find_limit(load).limit, Limit::kClients);
   load.waiting = 3;
