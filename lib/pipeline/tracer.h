@@ -1,9 +1,9 @@
 // Records the next requests of one tenant, for people who follow single requests.
 //
-// One trace at a time. Workers call add() with each request that ends; while nobody traces its
-// tenant this costs a load and a comparison. Records go to slots that the first trace allocates and
-// that stay until the tracer is destroyed: a worker claims the next slot with one compare and swap,
-// and no worker waits. Control starts, reads and stops traces.
+// One trace at a time. Workers call add() with each request that ends or is refused; while nobody
+// traces its tenant this costs a load and a comparison. Records go to slots that the first trace
+// allocates and that stay until the tracer is destroyed: a worker claims the next slot with one
+// compare and swap, and no worker waits. Control starts, reads and stops traces.
 //
 // Invariant: a slot is written only by the worker that claimed it, and start() waits until all
 // claimed slots of the trace before are written.

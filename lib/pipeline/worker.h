@@ -205,6 +205,7 @@ class Worker {
   net::Outcome refuse(const Arrived& arrived, const Verified& verified, net::DropReason reason,
                       wire::StatusCode status, const char* detail,
                       uint32_t retry_after_us = 0) noexcept;
+  void trace_refused(const wire::Header& asked, wire::StatusCode status) noexcept;
   net::Outcome refuse_for_model(const tenant::ServedModel& model, const Arrived& arrived,
                                 const Verified& verified, net::DropReason reason,
                                 wire::StatusCode status, const char* detail) noexcept;

@@ -80,6 +80,9 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   if (verified.is_authentic()) {
     key = verified.key;
     tenants_[verified.tenant->index].statuses[static_cast<size_t>(status)].add();
+    // Without a token it is no request yet: the client repeats it with the one that it gets.
+    if (status != StatusCode::kTokenRequired && shared_.tracer.wants(asked.tenant_id))
+      trace_refused(asked, status);
   } else {
     header.auth = wire::Auth::kNone;  // there is no shared key to authenticate with
     header.key_epoch = 0;
@@ -87,6 +90,15 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   counters_.statuses.add();
   send_datagram(header, wire::detail_payload(detail, room), *key, arrived.frame.peer);
   return Outcome::dropped(reason);
+}
+
+// Records a request that was refused on arrival. A refused request has no stages but the last two.
+void Worker::trace_refused(const wire::Header& asked, StatusCode status) noexcept {
+  request::Times times;
+  times.arrival_ns = now_ns_;
+  times.first_out_ns = times.last_out_ns = shared_.clock.now_ns();
+  shared_.tracer.add(asked.tenant_id,
+                     {asked.request_id, asked.session, 0, options_.id, status, times});
 }
 
 // As refuse(), for a limit of the model that would have answered.

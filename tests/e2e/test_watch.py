@@ -165,6 +165,62 @@ def test_a_trace_shows_refused_requests(appliance, namespaces, models):
     assert [point["point"] for point in request["points"]] == ["first_out", "last_out"]
 
 
+def test_a_trace_shows_requests_refused_on_arrival(appliance, namespaces, models):
+    """They were left out: paused, over quota, during a drain."""
+    added = appliance.add_tenant("t", models())
+    with connect(namespaces, added) as client:
+        client.infer_tokens([101, 2000, 102], "logits")
+        stop = threading.Event()
+
+        def send():
+            while not stop.is_set():
+                client.send_pieces(client.tokens([101, 2000, 102]), [0])
+                time.sleep(0.02)
+
+        sent = run_meanwhile(send)
+        try:
+            appliance.ctl("tenant", "pause", "t")
+            paused = traced(appliance, "t", "--requests", "2")
+            appliance.ctl("tenant", "resume", "t")
+            appliance.ctl("tenant", "update", "t", "--quota-rps", "1")
+            over_quota = traced(appliance, "t", "--requests", "10")
+            appliance.ctl("drain", "--timeout", "10s")
+            draining = traced(appliance, "t", "--requests", "2")
+        finally:
+            stop.set()
+            sent()
+    assert [request["status"] for request in paused] == ["not_admitted"] * 2
+    assert {request["status"] for request in over_quota} >= {"over_quota"}
+    assert {request["status"] for request in over_quota} <= {"over_quota", "ok"}
+    assert [request["status"] for request in draining] == ["draining"] * 2
+    for request in paused + draining:
+        assert [point["point"] for point in request["points"]] == ["first_out", "last_out"]
+
+
+def test_an_incomplete_trace_keeps_its_records(appliance, namespaces, models, tmp_path):
+    added = appliance.add_tenant("t", models())
+    chrome = tmp_path / "trace.json"
+    with connect(namespaces, added) as client:
+        client.infer_tokens([101, 2000, 102], "logits")
+        result = run_meanwhile(lambda: appliance.ctl("--json", "trace", "t", "--requests", "5", "--wait", "4s",
+                                                     check=False))
+        time.sleep(1)
+        for _ in range(3):
+            client.infer_tokens([101, 2000, 102], "logits")
+        result = result()
+    assert result.returncode == 4
+    document = json.loads(result.stdout)
+    assert "3 of 5 requests came within 4s" in document["error"]["message"]
+    assert len(document["requests"]) == 3 and document["name"] == "t"
+    for request in document["requests"]:
+        check_order(request)
+    chrome.write_text("old", encoding="utf-8")
+    result = appliance.ctl("trace", "t", "--wait", "100ms", "--chrome", str(chrome), check=False)
+    assert result.returncode == 4
+    events = json.loads(chrome.read_text(encoding="utf-8"))["traceEvents"]
+    assert [event["ph"] for event in events] == ["M"]
+
+
 def test_a_trace_ends_without_requests_and_with_its_tenant(appliance, models, tmp_path):
     appliance.add_tenant("t", models())
     with pytest.raises(CtlError) as error:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -175,13 +176,19 @@ struct TraceOptions {
   std::string wait = "10s";
 };
 
+// Writes a trace without requests, too. `reports`: no error has been printed.
 int write_chrome(Context& context, const std::string& path, const std::string& tenant,
-                 const json& requests) {
+                 const json& requests, bool reports) {
   std::ofstream file(path, std::ios::trunc);
   file << chrome_trace(tenant, requests).dump(1) << "\n";
   file.close();
-  if (file) return kDone;
+  if (file || !reports) return file ? kDone : kLocalFile;
   return context.fail(kLocalFile, {Code::kPermission, fmt::format("cannot write {}", path)});
+}
+
+json results_of(const json& started, const json& requests) {
+  return {
+      {"id", started.value("id", 0u)}, {"name", started.value("name", "")}, {"requests", requests}};
 }
 
 // Reads the records as they come. Ends when all have come, or the wait is over, or the tenant has
@@ -197,6 +204,7 @@ int follow(Context& context, const TraceOptions& options, const json& started, j
       if (!context.globals.json) show_traced(request);
       requests.push_back(request);
     }
+    context.keep_results(results_of(started, requests));
     if (requests.size() >= options.requests) return kDone;
     if (answer->value("removed", false))
       return context.fail(
@@ -212,27 +220,35 @@ int follow(Context& context, const TraceOptions& options, const json& started, j
 }
 
 int run_trace(Context& context, const TraceOptions& options) {
-  // A file that cannot be written is better known before the wait.
+  // A file that cannot be written is better known before the wait. It keeps its content until then.
+  std::error_code ignored;
+  const bool made_file =
+      !options.chrome.empty() && !std::filesystem::exists(options.chrome, ignored);
   if (!options.chrome.empty() && !std::ofstream(options.chrome, std::ios::app))
     return context.fail(kLocalFile,
                         {Code::kPermission, fmt::format("cannot write {}", options.chrome)});
   const auto started = context.call(
       "trace.start", {{"tenant", tenant_ref(options.tenant)}, {"requests", options.requests}});
-  if (!started) return started.error();
+  if (!started) {
+    if (made_file) std::filesystem::remove(options.chrome, ignored);
+    return started.error();
+  }
   json requests = json::array();
   int code = follow(context, options, *started, requests);
-  if (code == kDone || code == kTimedOut || code == kRefused) {
-    // Lets the next trace begin at once. Otherwise it would begin when this one is abandoned.
-    const auto stopped = context.call("trace.stop", {{"trace", started->value("trace", 0u)}});
-    if (!stopped && code == kDone) return stopped.error();
+  // Lets the next trace begin at once. Otherwise it would begin when this one is abandoned.
+  const json trace = {{"trace", started->value("trace", 0u)}};
+  if (code == kDone) {
+    const auto stopped = context.call("trace.stop", trace);
+    if (!stopped) code = stopped.error();
+  } else if (code == kTimedOut || code == kRefused) {
+    context.try_call("trace.stop", kQuickTimeoutNs, trace);
   }
-  const std::string name = started->value("name", "");
-  if (!options.chrome.empty() && !requests.empty()) {
-    const int written = write_chrome(context, options.chrome, name, requests);
+  if (!options.chrome.empty()) {
+    const int written =
+        write_chrome(context, options.chrome, started->value("name", ""), requests, code == kDone);
     if (code == kDone) code = written;
   }
-  if (context.globals.json && code == kDone)
-    context.print_json({{"id", started->value("id", 0u)}, {"name", name}, {"requests", requests}});
+  if (context.globals.json && code == kDone) context.print_json(results_of(*started, requests));
   return code;
 }
 
@@ -255,7 +271,10 @@ void add_trace(CommandLine& line) {
           ->type_name("FILE");
   line.hints[chrome] = {ValueHint::Kind::kFile};
   command->footer(
-      "Requests that arrive from now on. One trace at a time on an appliance.\n"
+      "Requests that arrive from now on, also those that are refused. One trace at a time on an\n"
+      "appliance. If too few come, those that did are shown (--json: beside the error) and "
+      "written\n"
+      "to FILE, which is then valid even without requests.\n"
       "Examples:\n  itifctl trace sentiment\n"
       "  itifctl trace sentiment --requests 100 --chrome trace.json");
   command->callback([&context, options] {

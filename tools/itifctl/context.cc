@@ -20,10 +20,13 @@ std::string printable(const std::string& text) {
 }
 
 int Context::fail(int exit_code, const Error& error) const {
-  if (globals.json)
-    print_json({{"error", {{"code", code_name(error.code)}, {"message", error.message}}}});
-  else
+  if (globals.json) {
+    json document = results_;
+    document["error"] = {{"code", code_name(error.code)}, {"message", error.message}};
+    print_json(document);
+  } else {
     fmt::print(stderr, "itifctl: {}\n", printable(error.message));
+  }
   return exit_code;
 }
 
@@ -88,10 +91,11 @@ std::expected<json, int> Context::call_with(const std::string& op, const json& a
   return *answer;
 }
 
-std::optional<json> Context::try_call(const std::string& op, uint64_t timeout_ns) {
+std::optional<json> Context::try_call(const std::string& op, uint64_t timeout_ns,
+                                      const json& args) {
   auto connected = connect(timeout_ns);
   if (!connected) return std::nullopt;
-  auto answer = (*connected)->call(op, json::object(), timeout_ns, nullptr);
+  auto answer = (*connected)->call(op, args.is_null() ? json::object() : args, timeout_ns, nullptr);
   return answer ? std::optional(std::move(*answer)) : std::nullopt;
 }
 

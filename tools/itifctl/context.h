@@ -49,13 +49,15 @@ class Context {
   std::expected<nlohmann::json, int> call(const std::string& op, const nlohmann::json& args = {},
                                           uint64_t timeout_ns = kQuickTimeoutNs);
   // As call(), but prints nothing: nullopt if no server answers.
-  std::optional<nlohmann::json> try_call(const std::string& op, uint64_t timeout_ns);
+  std::optional<nlohmann::json> try_call(const std::string& op, uint64_t timeout_ns,
+                                         const nlohmann::json& args = {});
   // As call(), with a progress display, for operations that load a model.
   std::expected<nlohmann::json, int> call_long(const std::string& op, const nlohmann::json& args);
 
   // Prints "itifctl: message" to standard error, or {"error":…} to standard output with --json.
-  // Returns exit_code.
+  // Returns exit_code. The object with --json also has the members of the results kept so far.
   int fail(int exit_code, const Error& error) const;
+  void keep_results(nlohmann::json results) { results_ = std::move(results); }
   // Prints an indented JSON document. For --json only.
   void print_json(const nlohmann::json& document) const;
   uint64_t timeout_ns(uint64_t otherwise) const;
@@ -74,6 +76,7 @@ class Context {
 
   const Clock& clock_;
   std::unique_ptr<control::Client> client_;
+  nlohmann::json results_ = nlohmann::json::object();
 };
 
 // Makes a server's text safe on a terminal: control characters become '?'.

@@ -78,14 +78,53 @@ TEST_F(WatchTest, ATraceWithoutRequestsEnds) {
   expect_failure({"trace", "sentiment"}, 1, "is being traced");
 }
 
-// Requests that came before the wait was over are written.
+// Requests that came before the wait was over are written. With --json they were lost.
 TEST_F(WatchTest, AnIncompleteTraceIsWritten) {
   const std::string file = dir_ / "trace.json";
-  const Ran ran =
-      run({"trace", "sentiment", "--requests", "9", "--wait", "100ms", "--chrome", file});
+  const std::vector<std::string> arguments = {"trace",  "sentiment", "--requests", "9",
+                                              "--wait", "100ms",     "--chrome",   file};
+  const Ran ran = run(arguments);
   EXPECT_EQ(ran.exit_code, 4);
   EXPECT_TRUE(has(ran.err, "1 of 9 requests")) << ran.err;
   EXPECT_EQ(json::parse(text_of(file))["traceEvents"].size(), 1 + 5u);
+
+  appliance_->traced = 3;
+  std::vector<std::string> as_json = arguments;
+  as_json.insert(as_json.begin(), "--json");
+  Ran also = run(as_json);
+  EXPECT_EQ(also.exit_code, 4);
+  json document = json::parse(also.out);
+  EXPECT_EQ(document["name"], "sentiment");
+  ASSERT_EQ(document["requests"].size(), 3u);
+  EXPECT_EQ(document["requests"][2]["request_id"], 9);
+  EXPECT_TRUE(has(document["error"]["message"], "3 of 9 requests")) << also.out;
+  EXPECT_FALSE(appliance_->is_tracing) << "it was stopped";
+
+  appliance_->traced = 2;
+  appliance_->is_removed = true;
+  also = run(as_json);
+  EXPECT_EQ(also.exit_code, 1);
+  document = json::parse(also.out);
+  EXPECT_EQ(document["requests"].size(), 2u);
+  EXPECT_TRUE(has(document["error"]["message"], "the tenant was removed after 2")) << also.out;
+}
+
+// It left an empty file, or an old one as it was.
+TEST_F(WatchTest, ATraceWithoutRequestsIsAValidFile) {
+  appliance_->traced = 0;
+  const std::string made = dir_ / "made.json", old = dir_ / "old.json";
+  std::ofstream(old) << "old";
+  for (const std::string& file : {made, old}) {
+    expect_failure({"trace", "sentiment", "--wait", "100ms", "--chrome", file}, 4, "0 of 1");
+    EXPECT_EQ(json::parse(text_of(file))["traceEvents"].size(), 1u);
+  }
+  // A trace that does not begin changes no file.
+  std::filesystem::remove(made);
+  std::ofstream(old) << "old";
+  for (const std::string& file : {made, old})
+    expect_failure({"trace", "nobody", "--chrome", file}, 1, "no tenant named 'nobody'");
+  EXPECT_FALSE(std::filesystem::exists(made));
+  EXPECT_EQ(text_of(old), "old");
 }
 
 TEST(ChromeTrace, PutsStagesInsideTheirRequests) {

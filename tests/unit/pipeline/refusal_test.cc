@@ -138,6 +138,73 @@ TEST_F(Refusals, QuotaRefusalSaysWhenToRetry) {
   EXPECT_EQ(refused, 12u);
 }
 
+// Requests refused on arrival were left out.
+TEST_F(Refusals, ATraceHasRequestsThatAreRefusedOnArrival) {
+  const auto trace = shared->tracer.start(kTenant, 100);
+  ASSERT_TRUE(trace);
+  const auto refuse = [&](const Bytes& datagram) {
+    clock.advance_ns(1'000'000);
+    send(datagram);
+    poll_worker();
+    answers();
+  };
+  tenant::Tenant paused = default_tenant();
+  paused.state = tenant::State::kPaused;
+  publish({paused});
+  refuse(one(request(1, 2)));
+  publish({default_tenant()}, tenant::Intake::kRefuse);
+  refuse(one(request(2, 2)));
+  tenant::Tenant limited = default_tenant();
+  limited.quota_rps = 1;
+  publish({limited});
+  for (uint64_t id = 100; id < 120; ++id) refuse(one(request(id, 2)));  // more than its burst
+  publish({default_tenant()});
+  wire::Header raw = request(5, 2);
+  raw.payload_kind = wire::PayloadKind::kRaw;
+  refuse(one(raw));
+  // Forged datagrams, those of other tenants, and those that prove no address are left out.
+  Bytes bad_tag = one(request(6, 2));
+  bad_tag[wire::kHeaderBytes + 5] ^= std::byte{1};
+  refuse(bad_tag);
+  wire::Header no_token = request(7, 2);
+  no_token.token = 0;
+  refuse(one(no_token));
+  tenant::Tenant other = paused;
+  other.id = kTenant + 1;
+  other.index = 1;
+  publish({default_tenant(), other});
+  wire::Header others = request(8, 2);
+  others.tenant_id = other.id;
+  refuse(one(others));
+  // Only its first piece tells a client of the refusal.
+  publish({paused});
+  const std::vector<Bytes> pieces = datagrams(request(9, 200), token_payload(100));
+  for (const Bytes& piece : pieces) refuse(piece);
+  publish({default_tenant()});
+  run();
+  const std::vector<TracedRequest> traced = shared->tracer.read(*trace, 0, 100)->requests;
+  std::vector<std::pair<uint64_t, StatusCode>> refused;
+  for (const TracedRequest& each : traced) {
+    if (each.status == StatusCode::kOk) continue;
+    refused.emplace_back(each.request_id, each.status);
+    EXPECT_EQ(each.session, 77u);
+    EXPECT_GT(each.times.arrival_ns, 0u);
+    EXPECT_EQ(each.times.last_out_ns, each.times.arrival_ns);
+    EXPECT_EQ(each.times.complete_ns, 0u);
+  }
+  EXPECT_GT(std::erase_if(refused,
+                          [](const auto& one) {
+                            return one.first < 119 && one.second == StatusCode::kOverQuota;
+                          }),
+            0u);
+  const std::vector<std::pair<uint64_t, StatusCode>> expected = {{1, StatusCode::kNotAdmitted},
+                                                                 {2, StatusCode::kDraining},
+                                                                 {119, StatusCode::kOverQuota},
+                                                                 {5, StatusCode::kUnsupportedKind},
+                                                                 {9, StatusCode::kNotAdmitted}};
+  EXPECT_EQ(refused, expected);
+}
+
 TEST_F(Refusals, PreviousKeyIsAcceptedAfterRotation) {
   tenant::Tenant rotated = default_tenant();
   rotated.previous_key = rotated.key;
