@@ -75,6 +75,8 @@ Results run_bench(const Bench& bench, const BenchOptions& options, const std::st
   else
     arguments = arguments_of(options, bench.attends, bench.chooses_fusion, bench.runs_for_seconds);
   arguments.insert(arguments.begin(), {bench.name, "--json", path});
+  // A case may be another bench's.
+  if (!options.cases.empty()) arguments.emplace_back("--skip-unknown");
   const uint64_t before_ns = clock.now_ns();
   arguments.insert(arguments.begin(), own_program());
   const std::string ended = run_child(std::move(arguments));
@@ -129,6 +131,13 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
     fmt::print(stderr, "itif-bench {} failed: {}\n", bench.name, results.back().error);
     ++num_failed;
   }
+  const bool has_rows =
+      std::ranges::any_of(results, [](const Results& one) { return !one.rows.empty(); });
+  if (!options.cases.empty() && !has_rows && num_failed == 0)
+    return fail(Code::kInvalidArgument,
+                fmt::format("--case: no bench has a case named '{}': `itif-bench BENCH --case` "
+                            "lists those of a bench when it has none of that name",
+                            fmt::join(options.cases, "', '")));
   const std::vector<Figure> figures = make_figures(results);
   ITIF_ASSIGN(const std::string no_plots, draw(figures, all));
   if (!no_plots.empty()) fmt::print("{}\n", no_plots);

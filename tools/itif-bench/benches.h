@@ -1,7 +1,9 @@
 // The benches, one file each. A bench checks what it times, then prints and reports medians.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,10 @@ struct BenchOptions {
   std::string attention = "itif";   // itif, cudnn; for benches with Bench::attends
   std::vector<std::string> dtypes;  // types that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
-  std::string fusion = "fused";     // fusion mode, for benches with Bench::chooses_fusion
+  bool skip_unknown = false;        // ignore names of `cases` that the bench does not have
+  // With `cases`: all names that the bench has asked for, in order. Copies share them.
+  std::shared_ptr<std::vector<std::string>> known = std::make_shared<std::vector<std::string>>();
+  std::string fusion = "fused";  // fusion mode, for benches with Bench::chooses_fusion
   double seconds = 0;  // of each run, for benches with Bench::runs_for_seconds; 0: their default
   // For benches with Bench::is_script: the program (empty: that of the source tree), and further
   // arguments for it.
@@ -34,9 +39,22 @@ struct BenchOptions {
   backbone::FusionMode fusion_mode() const { return backbone::parse_fusion_mode(fusion).value(); }
   bool wants(const std::string& name) const {
     if (cases.empty()) return true;
-    for (const std::string& wanted : cases)
-      if (wanted == name) return true;
-    return false;
+    if (std::ranges::find(*known, name) == known->end()) known->push_back(name);
+    return std::ranges::find(cases, name) != cases.end();
+  }
+  // Returns true if the run wants a case of one of these names. Costly preparations ask for all
+  // names first.
+  bool wants_any(const std::vector<std::string>& names) const {
+    bool wanted = cases.empty();
+    for (const std::string& name : names) wanted |= wants(name);
+    return wanted;
+  }
+  // Returns the wanted names that the bench, which has run, does not have.
+  std::vector<std::string> unknown_cases() const {
+    std::vector<std::string> unknown;
+    for (const std::string& name : cases)
+      if (std::ranges::find(*known, name) == known->end()) unknown.push_back(name);
+    return unknown;
   }
 };
 

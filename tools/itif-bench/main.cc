@@ -112,9 +112,29 @@ std::string names_of(bool bench::Bench::*property) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+constexpr size_t kListedCases = 40;
+
+// Names the cases that the bench, which has run, does not have, and those that it has.
+Error unknown_case(const bench::BenchOptions& options, const std::vector<std::string>& unknown) {
+  const std::vector<std::string>& known = *options.known;
+  std::string message = fmt::format("--case: no case is named '{}'", fmt::join(unknown, "', '"));
+  if (!known.empty())
+    message +=
+        fmt::format("; there are: {}",
+                    fmt::join(std::span(known).first(std::min(known.size(), kListedCases)), "; "));
+  if (known.size() > kListedCases)
+    message += fmt::format("; and {} more", known.size() - kListedCases);
+  return {Code::kInvalidArgument, message + " (run without --case to see each in its table)"};
+}
+
 // Hides an option that a bench does not have, and refuses it with a message.
 void refuse(CLI::Option* option, const std::string& why) {
   option->group("")->check([why](const std::string&) { return why; });
+}
+
+void add_case_options(CLI::App& command, bench::BenchOptions& options) {
+  command.add_option("--case", options.cases, "only the case of this name; may be repeated");
+  command.add_flag("--skip-unknown", options.skip_unknown)->group("");  // `all` sets it
 }
 
 void add_options(CLI::App& command, bench::BenchOptions& options, bool attends, bool chooses_fusion,
@@ -163,7 +183,7 @@ void add_options(CLI::App& command, bench::BenchOptions& options, bool attends, 
   if (!runs_for_seconds)
     refuse(seconds, fmt::format("{} repeats its cases until they are settled; --seconds is for {}",
                                 command.get_name(), names_of(&bench::Bench::runs_for_seconds)));
-  command.add_option("--case", options.cases, "only the case of this name; may be repeated");
+  add_case_options(command, options);
 }
 
 // A program of tools/ has options of its own, which it checks.
@@ -171,7 +191,11 @@ void add_script_options(CLI::App& command, bench::BenchOptions& options) {
   command.add_flag("--quick", options.quick, "one short run of each case");
   command.add_option("--seconds", options.seconds, "measured time of each run, whole seconds")
       ->check(CLI::Range(1u, 3600u));
-  command.add_option("--case", options.cases, "only the case of this name; may be repeated");
+  add_case_options(command, options);
+  for (const char* other : {"--device", "--threads", "--dtype", "--attention", "--fidelity"})
+    refuse(command.add_option_function<std::string>(other, [](const std::string&) {}),
+           fmt::format("{} starts appliances of its own, on the host; {} is for other benches",
+                       command.get_name(), other));
   command.add_option("--script", options.script,
                      "the program; default: tools/bench-" + command.get_name() +
                          " of the source tree. Other options are passed on to it");
@@ -191,10 +215,17 @@ int run_one(const bench::Bench& which, const bench::BenchOptions& options,
     if (Status writable = report.keep_json(json_path); !writable) return failed(writable.error());
   fmt::print("itif-bench {}, commit {}, on {}\n", which.name, bench::kCommit,
              bench::describe(bench::this_machine()));
-  const Status status = which.run(options, report);
+  Status status = which.run(options, report);
+  if (status && !options.cases.empty() && !options.skip_unknown) {
+    // A program of tools/ refuses names by itself.
+    const std::vector<std::string> unknown = !which.is_script         ? options.unknown_cases()
+                                             : report.num_rows() == 0 ? options.cases
+                                                                      : std::vector<std::string>();
+    if (!unknown.empty()) status = std::unexpected(unknown_case(options, unknown));
+  }
   if (!status) report.set_error(status.error().message);
   if (status && report.num_rows() == 0 && !options.cases.empty())
-    report.note("no case has that name: run without --case to see the names");
+    report.note("no case has one of the names of --case");
   if (Status written = report.finish(); !written) return failed(written.error());
   return status ? 0 : failed(status.error());
 }
@@ -260,7 +291,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return failed({Code::kInvalidArgument, fmt::format("{} (see --help)", error.what())});
+    std::string_view what = error.what();
+    if (what.starts_with(": ")) what.remove_prefix(2);  // the name of a hidden option
+    return failed({Code::kInvalidArgument, fmt::format("{} (see --help)", what)});
   }
   if (app.get_subcommands().empty()) {
     fmt::print(stderr, "{}", app.help());

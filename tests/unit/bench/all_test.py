@@ -76,6 +76,29 @@ def gslice(program, out):
          and (out / "figure-12ab-f32.gp").exists(), str(components["rows"]))]
 
 
+def unknown_cases(program, out):
+    """Checks that a bench refuses a name that none of its cases has. Some measured for long, and then succeeded."""
+    names = subprocess.run([program, "nosuch"], capture_output=True, text=True, timeout=60).stderr
+    benches = [name for name in names.split("there are: all, ")[1].strip().split(", ") if name not in ("operators", "swap")]
+    assert len(benches) > 20, names
+    results = []
+    for bench in benches:
+        start = time.monotonic()
+        done = subprocess.run([program, bench, "--quick", *(() if bench == "ingest" else ("--dtype", "f32")), "--case", "nosuch"],
+                              capture_output=True, text=True, timeout=120)
+        results.append((f"{bench}: a name that no case has", done.returncode == 1
+                        and "--case: no case is named 'nosuch'; there are: " in done.stderr and done.stderr.count("\n") == 1,
+                        f"{time.monotonic() - start} s: {done.stdout}{done.stderr}"))
+    some = subprocess.run([program, "gemm", "--quick", "--dtype", "f32", "--case", "1x768x768", "--case", "nosuch"],
+                          capture_output=True, text=True, timeout=120)
+    results.append(("one of two names is unknown", some.returncode == 1 and "1x768x768" in some.stdout
+                    and "no case is named 'nosuch'; " in some.stderr, some.stdout + some.stderr))
+    done = run(program, out, "--only", "gemm,encoder", "--case", "nosuch")
+    results.append(("no bench has a case of that name", done.returncode == 1
+                    and "no bench has a case named 'nosuch'" in done.stderr, done.stdout + done.stderr))
+    return results
+
+
 def sharing(program, out):
     """Checks that our figures have those of GSLICE's Table 1, with a tiny model."""
     done = run(program, out, "--only", "sharing", "--case", "identical models")
@@ -149,6 +172,7 @@ def swap(program, folder):
     rows = {(row["mode"], row["unit"]): row["value"] for row in json.loads(out.read_text())["rows"]} if out.exists() else {}
     shown = subprocess.run([program, "show", str(out)], capture_output=True, text=True, timeout=60)
     failing, damaged, none = run_swap("--fail"), run_swap("--damaged"), run_swap("--case", "none")
+    foreign = [run_swap(option, "bogus") for option in ("--device", "--threads", "--dtype", "--attention", "--fidelity")]
     lost = subprocess.run([program, "swap", "--script", str(Path(folder, "lost"))], capture_output=True, text=True, timeout=60)
     moved = Path(folder, "itif-bench")
     moved.write_bytes(Path(program).read_bytes())
@@ -158,7 +182,7 @@ def swap(program, folder):
     listed = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60).stdout
     return [
         ("swap: passes on its options, and those that it does not know", done.returncode == 0
-         and "--rounds 1 --seconds 3 --skip-unknown --case bert-tiny --load 0.3" in done.stdout, done.stdout + done.stderr),
+         and "--rounds 1 --seconds 3 --case bert-tiny --load 0.3" in done.stdout, done.stdout + done.stderr),
         ("swap: its figures are rows", rows == {
             ("without changes", "p99 ms"): 4, ("without changes", "p50 ms"): 1.5, ("without changes", "unanswered"): 0,
             ("with changes", "p99 ms"): 5, ("with changes", "p50 ms"): 1.5, ("with changes", "unanswered"): 2,
@@ -167,7 +191,10 @@ def swap(program, folder):
         ("swap: an error of the program is one of the bench", failing.returncode == 1 and "no namespaces" in failing.stderr
          and "exit status 1" in failing.stderr, failing.stderr),
         ("swap: damaged figures are refused", damaged.returncode == 1 and "cannot be read" in damaged.stderr, damaged.stderr),
-        ("swap: a name that no case has", none.returncode == 0 and "no case has that name" in none.stdout, none.stdout),
+        ("swap: a name that no case has", none.returncode == 1 and "no case is named 'none'" in none.stderr, none.stderr),
+        ("swap: options of other benches are refused by name", all(
+            one.returncode == 1 and one.stderr.startswith("itif-bench: swap starts appliances of its own") and one.stderr.count("\n") == 1
+            and "called with" not in one.stdout for one in foreign), str([one.stderr for one in foreign])),
         ("swap: a program that is not there", lost.returncode == 1 and "--script: " in lost.stderr, lost.stderr),
         ("swap: outside of the source tree", elsewhere.returncode == 1 and "tools/bench-swap was not found" in elsewhere.stderr,
          elsewhere.stderr),
@@ -231,6 +258,8 @@ def main(program):
         results.append(("--attention applies to the benches with attention only",
                         done.returncode == 0 and "--attention cudnn" in Path(folder, "attention", "report.md").read_text()
                         and ["attention cudnn needs a GPU" in str(one) for one in notes] == [False, True], str(notes)))
+
+        results += unknown_cases(program, Path(folder, "unknown"))
 
         results.append(("the running bench ends when it is killed", killed_whole(program, Path(folder, "killed")), ""))
 

@@ -43,7 +43,7 @@ Result<GroupResult> run_component(const BenchOptions& options, device::Device& d
 Status run_components(const BenchOptions& options, device::Device& device, const std::string& dtype,
                       ServedModels& models, const GsliceModel& of, Report& report) {
   const std::string name = fmt::format("{}, {}", of.name(options), dtype);
-  if (!options.wants(name) && !options.wants(of.name(options))) return {};
+  if (!options.wants_any({name, of.name(options)})) return {};
   ITIF_ASSIGN(const ServedModel* model, models.get(of.name(options), options, device, dtype));
   GroupResult none;
   for (const Component& component : kComponents) {

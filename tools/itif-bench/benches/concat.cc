@@ -174,9 +174,27 @@ Status compare_policies(const ConcatGroup& group, const std::string& name, Conca
   return {};
 }
 
+std::string variance_case(double variance, const char* what, const std::string& dtype) {
+  return fmt::format("variance {:g}, {}, {}", variance, what, dtype);
+}
+
+std::vector<std::string> concat_cases(const BenchOptions& options, const std::string& dtype) {
+  std::vector<std::string> names;
+  for (const double variance : kVariances) {
+    for (const char* scheduler : kConcatSchedulers) {
+      names.push_back(variance_case(variance, scheduler, dtype));
+      if (options.quick) break;
+    }
+    names.push_back(variance_case(variance, "policies", dtype));
+    if (options.quick) break;
+  }
+  return names;
+}
+
 Status run_concat(const BenchOptions& options, device::Device& device, const std::string& dtype,
                   const std::filesystem::path& model, const model::BackboneSpec& spec,
                   Report& report) {
+  if (!options.wants_any(concat_cases(options, dtype))) return {};
   ITIF_ASSIGN(const ConcatGroup group, make_concat_group(device, spec, model));
   ITIF_ASSIGN(const uint64_t longest_ns, check_answers(group, spec.vocab));
   report.note(
@@ -190,12 +208,12 @@ Status run_concat(const BenchOptions& options, device::Device& device, const std
   for (const double variance : kVariances) {
     ConcatLoad load(group, variance, spec.vocab);
     for (const char* scheduler : kConcatSchedulers) {
-      const std::string name = fmt::format("variance {:g}, {}, {}", variance, scheduler, dtype);
+      const std::string name = variance_case(variance, scheduler, dtype);
       if (!options.wants(name)) continue;
       ITIF_TRY(compare_concat(group, name, scheduler, load, times, report));
       if (options.quick) break;
     }
-    const std::string name = fmt::format("variance {:g}, policies, {}", variance, dtype);
+    const std::string name = variance_case(variance, "policies", dtype);
     if (options.wants(name)) ITIF_TRY(compare_policies(group, name, load, times, report));
     if (options.quick) return {};
   }

@@ -77,9 +77,16 @@ Status check_alone(Setup& setup, const StepRows& all, const std::vector<StepRows
                      "with the other tenants");
 }
 
+std::string tenants_case(uint32_t tenants, const std::string& dtype) {
+  return fmt::format("{} tenants x 4 beams, {}", tenants, dtype);
+}
+std::string finished_case(uint32_t finished, const std::string& dtype) {
+  return fmt::format("8 run, {} have finished, {}", finished, dtype);
+}
+
 Status run_tenants(const BenchOptions& options, Setup& setup, const std::string& dtype,
                    uint32_t tenants, Report& report) {
-  const std::string name = fmt::format("{} tenants x 4 beams, {}", tenants, dtype);
+  const std::string name = tenants_case(tenants, dtype);
   if (!options.wants(name)) return {};
   std::vector<uint32_t> live(tenants);
   std::iota(live.begin(), live.end(), 0u);
@@ -127,17 +134,19 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
   return {};
 }
 
+constexpr uint32_t kRunning = 8;
+constexpr uint32_t kSequences[] = {8, 16, 64};
+
 // 8 sequences run and 0, 8 or 56 have finished; the blocks of both are interleaved.
 Status run_finished(const BenchOptions& options, Setup& setup, const std::string& dtype,
                     Report& report) {
-  constexpr uint32_t kRunning = 8;
   std::vector<StepRows> steps;
   std::vector<std::string> names;
-  for (const uint32_t total : {8u, 16u, 64u}) {
+  for (const uint32_t total : kSequences) {
     std::vector<uint32_t> live;
     for (uint32_t i = 0; i < kRunning; ++i) live.push_back(i * total / kRunning);
     steps.push_back(make_rows(live, 1));
-    names.push_back(fmt::format("8 run, {} have finished, {}", total - kRunning, dtype));
+    names.push_back(finished_case(total - kRunning, dtype));
   }
   // The results must not depend on the blocks that hold the cache.
   std::vector<int32_t> expected;
@@ -178,6 +187,11 @@ Status bench_decoder(const BenchOptions& options, Report& report) {
   constexpr uint32_t kTenants[] = {1, 2, 3, 4, 5};
   return on_each_device(
       options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        std::vector<std::string> names;
+        for (const uint32_t tenants : kTenants) names.push_back(tenants_case(tenants, dtype));
+        for (const uint32_t total : kSequences)
+          names.push_back(finished_case(total - kRunning, dtype));
+        if (!options.wants_any(names)) return {};
         auto setup = make_setup(options, device, std::end(kTenants)[-1]);
         if (!setup && setup.error().code == Code::kResourceExhausted) {
           report.note(fmt::format("skipped {}: {}", dtype, setup.error().message));

@@ -62,7 +62,7 @@ Status run_case(const BenchOptions& options, const FewTokens& c, const Hardware&
       fmt::format("{}{}, {} tenants, {}, {}", c.preset,
                   options.quick ? fmt::format(" ({} layers)", kQuickFewLayers) : "", c.tenants,
                   name_of(c.load), compute_name(on.compute));
-  if (!options.wants(name) && !options.wants(c.preset)) return {};
+  if (!options.wants_any({name, c.preset})) return {};
   Workload workload{.preset = c.preset,
                     .layers = options.quick ? kQuickFewLayers : 0,
                     .requests = {.name = {}, .lengths = {}},

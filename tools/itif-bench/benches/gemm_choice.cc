@@ -205,7 +205,7 @@ Status run_backbone(const BenchOptions& options, device::Device& device, device:
       for (const uint32_t rows : cases.rows) {
         const std::string name =
             fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
-        if (!options.wants(name) && !options.wants(shape.name)) continue;
+        if (!options.wants_any({name, shape.name})) continue;
         if (!profiled) ITIF_TRY(use_costs(options, device, stream, cases, scheduler));
         profiled = true;
         ITIF_TRY(run_case(options, device, stream, scheduler, shape, count, rows, name, report));

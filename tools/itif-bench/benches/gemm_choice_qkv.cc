@@ -24,7 +24,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   const std::string suffix =
       fmt::format("{} tenants x {} rows of {}, {}", sizes.tenants, sizes.rows, sizes.hidden, dtype);
   const std::string names[] = {"qkv as one, " + suffix, "q, k, v side by side, " + suffix};
-  if (!options.wants("qkv") && !options.wants(names[0]) && !options.wants(names[1])) return {};
+  if (!options.wants_any({"qkv", names[0], names[1]})) return {};
   const QkvNumbers numbers(device.info().compute.activations, sizes);
   ITIF_ASSIGN(const Qkv one, Qkv::make(device, numbers, 1, 0, sizes.tenants));
   ITIF_ASSIGN(const Qkv three, Qkv::make(device, numbers, 3, 0, sizes.tenants));

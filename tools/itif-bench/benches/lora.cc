@@ -164,7 +164,7 @@ Status bench_lora(const BenchOptions& options, Report& report) {
         for (const LoraCase& lora : size.cases) {
           const std::string name =
               fmt::format("{}, {}, rank {}, {}", size.preset, lora.targets, lora.rank, dtype);
-          if (!options.wants(name) && !options.wants(lora.targets)) continue;
+          if (!options.wants_any({name, lora.targets})) continue;
           ITIF_TRY(run_lora_case(options, device, name, preset->spec, lora, base, report));
         }
         return {};

@@ -79,7 +79,7 @@ Status run_mix(const BenchOptions& options, const Mix& mix, device::Device& devi
     return fmt::format("{}{}, {}", lengths.name, options.quick ? " (2 layers)" : "", dtype);
   };
   const auto is_wanted = [&](const Lengths& lengths) {
-    return options.wants(name_of(lengths)) || options.wants(lengths.name);
+    return options.wants_any({name_of(lengths), lengths.name});
   };
   if (std::ranges::none_of(mix.lengths, is_wanted)) return {};
   model::BackboneSpec spec = backbone::find_preset(mix.preset).value()->spec;

@@ -153,10 +153,9 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
       ", {}{}", options.quick ? fmt::format("{} layers, ", kQuickTableLayers) : "", dtype);
   const auto operators = memory_bound_operators(dtype_bytes(device.info().compute.activations));
   const std::string launches = "launches" + suffix, time = "launch time" + suffix;
-  if (!options.wants(launches) && !options.wants(time) &&
-      std::ranges::none_of(
-          operators, [&](const MemoryBound& one) { return options.wants(one.name + suffix); }))
-    return {};
+  std::vector<std::string> names = {launches, time};
+  for (const MemoryBound& one : operators) names.push_back(one.name + suffix);
+  if (!options.wants_any(names)) return {};
   Workload workload{
       .preset = "bert-base",
       .layers = options.quick ? kQuickTableLayers : 0,

@@ -211,7 +211,7 @@ Status run_preset(const BenchOptions& options, device::Device& device, const std
       is_gpu ? fmt::format("{}, {}", preset.name, dtype)
              : fmt::format("{}, {} of {} CPUs compute, {}", preset.name, device.info().num_threads,
                            std::thread::hardware_concurrency(), dtype);
-  if (!options.wants(name) && !options.wants(std::string(preset.name))) return {};
+  if (!options.wants_any({name, std::string(preset.name)})) return {};
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(preset.spec.family));
   const bool generates = family->make_decoder != nullptr;
   ITIF_ASSIGN(const auto group,

@@ -90,6 +90,10 @@ std::string shape(const char* name, const plan::Plan& plan) {
 
 Status plan_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
                   Report& report) {
+  std::vector<std::string> names;
+  for (const PlanCase& c : kCases)
+    names.insert(names.end(), {fmt::format("{}, {}", dtype, c.name), c.name});
+  if (!options.wants_any(names)) return {};
   const model::BackboneSpec spec = bert_base();
   const uint32_t forwards = options.quick ? 1 : 5;
   ITIF_ASSIGN(const plan::CostTables tables, measure_encoder_costs(device, spec, forwards));
@@ -100,7 +104,7 @@ Status plan_dtype(const BenchOptions& options, device::Device& device, const std
   SweptTimer timer;
   for (const PlanCase& c : kCases) {
     const std::string name = fmt::format("{}, {}", dtype, c.name);
-    if (!options.wants(name) && !options.wants(c.name)) continue;
+    if (!options.wants_any({name, c.name})) continue;
     const std::vector<plan::Item> items = make_items(c);
     ITIF_ASSIGN(const double whole_ns,
                 forward_ns(*encoder, one_tenant(items, spec.vocab), forwards));

@@ -65,7 +65,7 @@ std::vector<Point> points(bool quick, const Tokens& tokens) {
 Status run_point(const BenchOptions& options, device::Device& device, const std::string& dtype,
                  const Point& point, Report& report) {
   const std::string name = fmt::format("{}, {}", point.name, dtype);
-  if (!options.wants(name) && !options.wants(point.name)) return {};
+  if (!options.wants_any({name, point.name})) return {};
   const auto tenants = static_cast<uint32_t>(point.c.lengths.size());
   const uint32_t tokens = point.c.num_tokens();
   const Effort effort =

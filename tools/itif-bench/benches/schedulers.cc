@@ -91,12 +91,16 @@ Encoder::Batch chosen_batch(const Waiting& waiting, uint32_t vocab) {
 
 Status run_decisions(const BenchOptions& options, device::Device& device, const std::string& dtype,
                      Report& report) {
+  std::vector<std::string> schedulers(sched::kPolicyNames.begin(), sched::kPolicyNames.end());
+  schedulers.emplace_back("das:weighted,fair");
+  std::vector<std::string> names = schedulers;
+  for (const uint32_t num_waiting : kWaiting)
+    names.push_back(fmt::format("{}, {} waiting", dtype, num_waiting));
+  if (!options.wants_any(names)) return {};
   const model::BackboneSpec spec = bert_base();
   const uint32_t forwards = options.quick ? 1 : 5, samples_each = options.quick ? 31 : 201;
   ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, 1, kDecisionTokens));
   std::vector<uint8_t> swept(kDecisionSweptBytes);
-  std::vector<std::string> schedulers(sched::kPolicyNames.begin(), sched::kPolicyNames.end());
-  schedulers.emplace_back("das:weighted,fair");
   for (const std::string& scheduler : schedulers) {
     ITIF_ASSIGN(const auto paper, Waiting::make(scheduler, kPaperWaiting));
     paper->choose();
@@ -105,7 +109,7 @@ Status run_decisions(const BenchOptions& options, device::Device& device, const 
     double share = 0;
     for (const uint32_t num_waiting : kWaiting) {
       const std::string name = fmt::format("{}, {} waiting", dtype, num_waiting);
-      if (!options.wants(name) && !options.wants(scheduler)) continue;
+      if (!options.wants_any({name, scheduler})) continue;
       ITIF_ASSIGN(const auto waiting, Waiting::make(scheduler, num_waiting));
       Samples samples;
       for (uint32_t i = 0; i < samples_each; ++i) {

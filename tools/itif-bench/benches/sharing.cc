@@ -176,7 +176,7 @@ Status run_sharing_case(const BenchOptions& options, device::Device& device,
                         const std::string& dtype, const SharingSize& size,
                         const SharingCase& sharing, Report& report) {
   const std::string name = fmt::format("{}, {}, {}", size.preset, sharing.name, dtype);
-  if (!options.wants(name) && !options.wants(sharing.name)) return {};
+  if (!options.wants_any({name, sharing.name})) return {};
   ITIF_ASSIGN(const backbone::Preset* preset, backbone::find_preset(size.preset));
   const double available = static_cast<double>(device.available_bytes());
   ITIF_ASSIGN(SharingGroup shared,

@@ -61,8 +61,30 @@ Result<GroupResult> run_slab(const SlabBed& bed, sched::BatchControlKind control
   return results.front();
 }
 
+std::string objective_case(uint32_t slo_ms, const std::string& dtype) {
+  return fmt::format("objective, {} ms, {}", slo_ms, dtype);
+}
+std::string convergence_case(uint32_t slo_ms) {
+  return fmt::format("convergence, {} ms", slo_ms);
+}
+
+struct SlabCases {
+  std::span<const uint32_t> objectives_ms, convergences_ms;
+
+  static SlabCases of(const BenchOptions& options) {
+    if (options.quick) return {kQuickObjectivesMs, kQuickConvergencesMs};
+    return {kObjectivesMs, kConvergencesMs};
+  }
+  std::vector<std::string> names(const std::string& dtype) const {
+    std::vector<std::string> all;
+    for (const uint32_t slo_ms : objectives_ms) all.push_back(objective_case(slo_ms, dtype));
+    for (const uint32_t slo_ms : convergences_ms) all.push_back(convergence_case(slo_ms));
+    return all;
+  }
+};
+
 Status by_objective(const SlabBed& bed, uint32_t slo_ms, Report& report) {
-  const std::string name = fmt::format("objective, {} ms, {}", slo_ms, bed.dtype);
+  const std::string name = objective_case(slo_ms, bed.dtype);
   if (!bed.options.wants(name)) return {};
   const uint64_t slo_ns = slo_ms * 1'000'000ull;
   const AddRow add = [&](Row row) { report.add(std::move(row)); };
@@ -132,8 +154,7 @@ Result<double> company_leaves(const SlabBed& bed, sched::BatchControlKind contro
 }
 
 Status converge(const SlabBed& bed, uint32_t slo_ms, Report& report) {
-  const std::string what = fmt::format("convergence, {} ms", slo_ms);
-  if (!bed.options.wants(what)) return {};
+  if (!bed.options.wants(convergence_case(slo_ms))) return {};
   const uint64_t high_ns = slo_ms * 1'000'000ull;
   // Batches of one request, or a quarter of the larger ones.
   const uint64_t low_ns = std::min(3 * bed.model.alone_ns, high_ns / 4);
@@ -164,6 +185,8 @@ Status converge(const SlabBed& bed, uint32_t slo_ms, Report& report) {
 
 Status run_slab_bench(const BenchOptions& options, device::Device& device, const std::string& dtype,
                       Report& report) {
+  const SlabCases cases = SlabCases::of(options);
+  if (!options.wants_any(cases.names(dtype))) return {};
   ITIF_ASSIGN(ServedModels models, ServedModels::make(kGsliceTokens));
   // The lightest model whose batches are still limited by the objectives.
   ITIF_ASSIGN(const ServedModel* model, models.get(kAlexnet.name(options), options, device, dtype));
@@ -176,12 +199,8 @@ Status run_slab_bench(const BenchOptions& options, device::Device& device, const
       dtype, model->name, kGsliceTokens, static_cast<double>(model->alone_ns) / 1e6,
       bed.peak_per_s));
   report.note(kSourcesOfControls);
-  for (const uint32_t slo_ms : options.quick ? std::span<const uint32_t>(kQuickObjectivesMs)
-                                             : std::span<const uint32_t>(kObjectivesMs))
-    ITIF_TRY(by_objective(bed, slo_ms, report));
-  for (const uint32_t slo_ms : options.quick ? std::span<const uint32_t>(kQuickConvergencesMs)
-                                             : std::span<const uint32_t>(kConvergencesMs))
-    ITIF_TRY(converge(bed, slo_ms, report));
+  for (const uint32_t slo_ms : cases.objectives_ms) ITIF_TRY(by_objective(bed, slo_ms, report));
+  for (const uint32_t slo_ms : cases.convergences_ms) ITIF_TRY(converge(bed, slo_ms, report));
   return {};
 }
 

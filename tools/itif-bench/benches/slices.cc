@@ -109,11 +109,26 @@ void add_mix(const AddRow& add, const std::string& mix, const std::string& dtype
   }
 }
 
+// The name that chooses a mix, and that of its rows.
+std::pair<std::string, std::string> mix_cases(const SliceMix& mix, const BenchOptions& options,
+                                              const std::string& dtype) {
+  const std::string name = mix.models.size() == 1 ? mix.models.front().name(options) : mix.name;
+  return {name, fmt::format("{}, all groups, {}", name, dtype)};
+}
+
+std::vector<std::string> slice_cases(const BenchOptions& options, const std::string& dtype) {
+  std::vector<std::string> names = slices_over_time_cases();
+  for (const SliceMix& mix : kSliceMixes) {
+    const auto [name, row] = mix_cases(mix, options, dtype);
+    names.insert(names.end(), {name, row});
+  }
+  return names;
+}
+
 Status run_mix(const SliceBed& bed, const SliceMix& mix, Report& report) {
   const bool is_alone = mix.models.size() == 1;
-  const std::string name = is_alone ? mix.models.front().name(bed.options) : mix.name;
-  const std::string row = fmt::format("{}, all groups, {}", name, bed.dtype);
-  if (!bed.options.wants(name) && !bed.options.wants(row)) return {};
+  const auto [name, row] = mix_cases(mix, bed.options, bed.dtype);
+  if (!bed.options.wants_any({name, row})) return {};
   const AddRow add = [&](Row one) { report.add(std::move(one)); };
   const StatedMix& stated = stated_mix(mix.networks);
   MixResult base, slab;
@@ -143,6 +158,7 @@ Status run_mix(const SliceBed& bed, const SliceMix& mix, Report& report) {
 
 Status run_slices(const BenchOptions& options, device::Device& device, const std::string& dtype,
                   Report& report) {
+  if (!options.wants_any(slice_cases(options, dtype))) return {};
   ITIF_ASSIGN(ServedModels models, ServedModels::make(kGsliceTokens));
   SliceBed bed{.options = options, .device = device, .dtype = dtype, .models = models};
   std::string alone;

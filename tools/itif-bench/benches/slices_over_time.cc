@@ -42,9 +42,14 @@ double mean_per_s(const GroupLoad& load, size_t from, size_t until) {
   return sum / static_cast<double>(until - from);
 }
 
+std::string arrival_case(const Arrival& arrival) {
+  return fmt::format("figure 15 {}", arrival.name);
+}
+constexpr char kTuningCase[] = "figure 16";
+
 // The second group is there from a third of the time on, the first one until two thirds.
 Status run_arrival(const SliceBed& bed, const Arrival& arrival, Report& report) {
-  const std::string row = fmt::format("figure 15 {}", arrival.name);
+  const std::string row = arrival_case(arrival);
   if (!bed.options.wants(row)) return {};
   ITIF_ASSIGN(const auto groups,
               ServedGroups::make(bed.options, bed.device, bed.dtype, arrival.sharing));
@@ -93,7 +98,7 @@ Status run_arrival(const SliceBed& bed, const Arrival& arrival, Report& report) 
 }
 
 Status run_tuning(const SliceBed& bed, Report& report) {
-  const std::string row = "figure 16";
+  const std::string row = kTuningCase;
   if (!bed.options.wants(row)) return {};
   ITIF_ASSIGN(const auto groups,
               ServedGroups::make(bed.options, bed.device, bed.dtype, Sharing::kTuned));
@@ -129,6 +134,13 @@ Status run_tuning(const SliceBed& bed, Report& report) {
 }
 
 }  // namespace
+
+std::vector<std::string> slices_over_time_cases() {
+  std::vector<std::string> names;
+  for (const Arrival& arrival : kArrivals) names.push_back(arrival_case(arrival));
+  names.emplace_back(kTuningCase);
+  return names;
+}
 
 Status slices_over_time(const SliceBed& bed, Report& report) {
   for (const Arrival& arrival : kArrivals) ITIF_TRY(run_arrival(bed, arrival, report));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "workload/gslice_models.h"
 
@@ -22,5 +23,7 @@ struct SliceBed {
 
 // Figure 15, under slab without shares, tuned slices and Clipper's aimd, and Figure 16.
 Status slices_over_time(const SliceBed& bed, Report& report);
+// The names of its cases.
+std::vector<std::string> slices_over_time_cases();
 
 }  // namespace itif::bench

@@ -49,8 +49,7 @@ std::vector<std::string> swap_arguments(const BenchOptions& options) {
     const long whole_s = std::max(1l, std::lround(options.seconds));
     arguments.insert(arguments.end(), {"--seconds", std::to_string(whole_s)});
   }
-  // A case may be another bench's: `itif-bench all` passes all names to all benches.
-  if (!options.cases.empty()) arguments.emplace_back("--skip-unknown");
+  if (options.skip_unknown) arguments.emplace_back("--skip-unknown");
   for (const std::string& name : options.cases) arguments.insert(arguments.end(), {"--case", name});
   arguments.insert(arguments.end(), options.more.begin(), options.more.end());
   return arguments;

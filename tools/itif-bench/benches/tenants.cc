@@ -115,7 +115,7 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row, con
                 Report& report) {
   const std::string name = fmt::format("{}, {} tenants, {}", describe(model, row, options.quick),
                                        kTenantCounts[row], compute_name(on.compute));
-  if (!options.wants(name) && !options.wants(model.name)) return {};
+  if (!options.wants_any({name, model.name})) return {};
   const Workload workload = make_workload(options, model, row, on);
   if (workload.decodes() && options.attention != "itif") {
     report.note(
