@@ -5,7 +5,6 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -30,10 +29,21 @@ def write_json(path, bench, rows):
     Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+class Terminated(SystemExit):
+    """SIGTERM came."""
+
+
 def clean_up_at_sigterm(with_parent=False):
-    """Lets SIGTERM end the program as an exception does, so that it stops what it has started. with_parent: as well as
-    the end of the parent process, which is checked every second."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Lets the first SIGTERM end the program as an exception does, so that it stops what it has started. with_parent:
+    as well as the end of the parent process, which is checked every second."""
+    came = []
+
+    def end(*_):
+        if not came:  # another one must not interrupt the cleaning up
+            came.append(True)
+            raise Terminated(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
     if not with_parent:
         return
     parent = os.getppid()
