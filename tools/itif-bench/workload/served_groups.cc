@@ -16,7 +16,6 @@
 namespace itif::bench {
 namespace {
 
-constexpr uint32_t kMaxReturned = 8192;         // requests of all groups
 constexpr uint64_t kLongestRestNs = 1'000'000;  // of the clients' thread
 constexpr uint32_t kNumLabels = 100;  // of images: enough to compare answers by their cosine
 // Controls start with batches of all that waits, and take about this many to find their size.
@@ -50,7 +49,7 @@ Result<std::unique_ptr<ServedGroups>> ServedGroups::make(const BenchOptions& opt
   std::unique_ptr<ServedGroups> made(new ServedGroups(options, device, dtype));
   static uint32_t serial = 0;
   ITIF_ASSIGN(made->returned_,
-              pipeline::ReturnRing::create(fmt::format("bench_{}", serial++), kMaxReturned));
+              pipeline::ReturnRing::create(fmt::format("bench_{}", serial++), kMaxInFlight));
   if (sharing != Sharing::kNone)
     made->shares_ = std::make_unique<serving::GroupShares>(
         kSystemClock, serving::GroupShares::Options{.tunes = sharing == Sharing::kTuned});
@@ -81,7 +80,7 @@ Result<size_t> ServedGroups::add(const ServedModel& model, const Batching& batch
   stage.executor.limits = {.max_tokens = batching.max_tokens,
                            .max_requests = batching.max_requests};
   stage.executor.queue = {
-      .max_requests = kMaxReturned, .max_tenant_requests = kMaxReturned, .max_slots = 1};
+      .max_requests = kMaxInFlight, .max_tenant_requests = kMaxInFlight, .max_slots = 1};
   stage.executor.batch_control = batching.control;
   stage.executor.max_wait_ns = 0;  // every request is answered
   stage.overlaps = batching.overlaps;

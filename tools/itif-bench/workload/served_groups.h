@@ -46,6 +46,9 @@ struct Batching {
 
 class ServedGroups {
  public:
+  // The most requests in flight, of all groups together: the rings and queues hold as many.
+  static constexpr uint32_t kMaxInFlight = 65536;
+
   // `device` computes, or is the model of the groups' own devices. Starts EAL at the first call of
   // a process. All references outlive the object. Errors: those of EAL; kResourceExhausted.
   static Result<std::unique_ptr<ServedGroups>> make(const BenchOptions& options,
