@@ -23,6 +23,11 @@ class Appliance {
  public:
   virtual ~Appliance() = default;
 
+  // admit(), admit_listed() and update() note in the listed record into which group they loaded
+  // each version (Version::placement). A version without a group of the tenant's choice is
+  // loaded into that group again; one that was in none joins the group of the tenant's other model
+  // if it fits there, else the first group that it fits, else a new one.
+
   // Lists tenants whose models are not loaded; their requests are verified and refused with
   // not_admitted. `failure` says why there is no model; empty: it is about to be loaded. If a
   // tenant is already listed, only its record is replaced. Logs tenants beyond kMaxTenants and

@@ -31,6 +31,7 @@ class Dispatcher {
 
   // Admits the tenants that the appliance lists as loading. Worker thread, before other operations.
   void restore();
+  void save_notes() { tenants_.save_notes(); }  // worker thread
   // Ends running operations early, for a shutdown. Any thread.
   void cancel();
 

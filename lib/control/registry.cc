@@ -48,11 +48,14 @@ Status put_versions(Database& database, const tenant::Record& record) {
                             version.model_dir,
                             version.base_dir,
                             static_cast<int64_t>(version.installed_unix_ns),
-                            static_cast<int64_t>(version.state)};
-    ITIF_TRY(
-        database.run(fmt::format("INSERT INTO other_version ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                                 kVersionColumns),
-                     values));
+                            static_cast<int64_t>(version.state),
+                            version.placement.group,
+                            static_cast<int64_t>(version.placement.vocab),
+                            static_cast<int64_t>(version.placement.max_positions),
+                            static_cast<int64_t>(version.placement.type_vocab)};
+    ITIF_TRY(database.run(fmt::format("INSERT INTO other_version ({}) VALUES ({})", kVersionColumns,
+                                      parameters(std::size(values))),
+                          values));
   }
   return seal_rows(database, "other_version", "tenant_id = ?1", {&id, 1});
 }

@@ -17,7 +17,8 @@ namespace {
 // column for each of tenant::kSettingFields comes after them.
 constexpr std::string_view kTenantColumns =
     "id, name, model_dir, base_dir, group_name, state, key_epoch, key, previous_key_epoch, "
-    "previous_key, created_unix_ns, updated_unix_ns, version, installed_unix_ns, canary_percent";
+    "previous_key, created_unix_ns, updated_unix_ns, version, installed_unix_ns, canary_percent, "
+    "placed_group, placed_vocab, placed_positions, placed_types";
 
 constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMaxStoredPercent = 99;
@@ -101,6 +102,16 @@ class RowReader {
   std::string must_;
 };
 
+tenant::Placement read_placement(RowReader& reader) {
+  tenant::Placement placement;
+  placement.group =
+      reader.text("placed_group", [](std::string_view) -> const char* { return nullptr; });
+  placement.vocab = reader.number<uint32_t>("placed_vocab");
+  placement.max_positions = reader.number<uint32_t>("placed_positions");
+  placement.type_vocab = reader.number<uint32_t>("placed_types");
+  return placement;
+}
+
 std::string row_of(const tenant::Record& record) {
   return fmt::format("the tenant with id {} ({})", record.id, quoted(record.name));
 }
@@ -129,7 +140,11 @@ std::vector<Value> tenant_values(const tenant::Record& r) {
                                static_cast<int64_t>(r.updated_unix_ns),
                                static_cast<int64_t>(r.version),
                                static_cast<int64_t>(r.installed_unix_ns),
-                               static_cast<int64_t>(r.canary_percent)};
+                               static_cast<int64_t>(r.canary_percent),
+                               r.placement.group,
+                               static_cast<int64_t>(r.placement.vocab),
+                               static_cast<int64_t>(r.placement.max_positions),
+                               static_cast<int64_t>(r.placement.type_vocab)};
   for (const tenant::SettingField& field : tenant::kSettingFields)
     values.emplace_back(static_cast<int64_t>(field.get(r)));
   return values;
@@ -163,6 +178,7 @@ Result<tenant::Record> read_tenant(const Row& row, const std::string& path) {
   r.version = reader.number<uint32_t>("version", 1);
   r.installed_unix_ns = reader.number<uint64_t>("installed_unix_ns", 0, kMaxNs);
   r.canary_percent = reader.number<uint32_t>("canary_percent", 0, kMaxStoredPercent);
+  r.placement = read_placement(reader);
   for (const tenant::SettingField& field : tenant::kSettingFields)
     field.set(r, reader.number<uint64_t>(field.name, field.min, field.max));
   ITIF_TRY(reader.result(path, "tenant", row_of(r)));
@@ -180,6 +196,7 @@ Result<std::pair<uint32_t, tenant::Version>> read_version(const Row& row, const 
   constexpr auto kFirst = static_cast<uint64_t>(tenant::VersionState::kCanary);
   version.state = static_cast<tenant::VersionState>(
       reader.number<uint8_t>("state", kFirst, tenant::kNumVersionStates - 1));
+  version.placement = read_placement(reader);
   ITIF_TRY(reader.result(path, "other_version",
                          fmt::format("version {} of tenant {}", version.number, id)));
   return std::pair(id, std::move(version));

@@ -68,6 +68,15 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      ") STRICT",
      "INSERT INTO contents VALUES (lower(hex(randomblob(16))), 0, '')"},
     {"ALTER TABLE group_setting ADD COLUMN weight INTEGER NOT NULL DEFAULT 1"},
+    // tenant::Placement
+    {"ALTER TABLE tenant ADD COLUMN placed_group TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE tenant ADD COLUMN placed_vocab INTEGER NOT NULL DEFAULT 0",
+     "ALTER TABLE tenant ADD COLUMN placed_positions INTEGER NOT NULL DEFAULT 0",
+     "ALTER TABLE tenant ADD COLUMN placed_types INTEGER NOT NULL DEFAULT 0",
+     "ALTER TABLE other_version ADD COLUMN placed_group TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE other_version ADD COLUMN placed_vocab INTEGER NOT NULL DEFAULT 0",
+     "ALTER TABLE other_version ADD COLUMN placed_positions INTEGER NOT NULL DEFAULT 0",
+     "ALTER TABLE other_version ADD COLUMN placed_types INTEGER NOT NULL DEFAULT 0"},
 };
 constexpr int64_t kFirstWithChecksums = 8;
 

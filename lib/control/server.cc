@@ -125,6 +125,7 @@ void Server::Impl::start() {
 Status Server::Impl::take_over() {
   CHECK(!sockets_);
   ITIF_TRY(registry_->acquire());
+  jobs_.post({"restore", [this] { dispatcher_->save_notes(); }, [] {}}, JobThread::Order::kNext);
   ITIF_ASSIGN(sockets_, Sockets::bind_after(options_));
   io_thread_ = std::thread([this] { serve(); });
   return {};

@@ -112,6 +112,19 @@ void Tenants::restore() {
     if (const auto info = appliance_.tenant(record.id))
       announce(admitted ? "tenant.restored" : "tenant.failed", *info);
   });
+  save_notes();
+}
+
+void Tenants::save_notes() {
+  const auto saved = registry_.load();
+  if (!saved) return log::error("registry: {}", saved.error().message);
+  for (const tenant::Record& record : *saved) {
+    const auto info = appliance_.tenant(record.id);
+    if (!info || all_versions(info->record) == all_versions(record)) continue;
+    if (const Status updated = registry_.update(info->record); !updated)
+      log::warning("tenant '{}': its group is not saved, so a restart may choose another: {}",
+                   record.name, updated.error().message);
+  }
 }
 
 Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
@@ -136,13 +149,13 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
   r.created_unix_ns = r.updated_unix_ns = r.installed_unix_ns = clock_.unix_ns();
 
   ITIF_TRY(appliance_.admit(r, progress));
-  if (auto committed = registry_.insert(r); !committed) {
+  ITIF_ASSIGN(const tenant::Info info, find(r.id));
+  if (auto committed = registry_.insert(info.record); !committed) {
     if (auto undone = appliance_.remove(r.id, kUndoTimeoutNs); !undone)
       log::error("tenant '{}' could not be saved and serves until itifd restarts: {}", r.name,
                  undone.error().message);
     return std::unexpected(committed.error());
   }
-  ITIF_ASSIGN(const tenant::Info info, find(r.id));
   json result = announce("tenant.added", info);
   result["key"] = to_hex(r.key.bytes);
   return result;
@@ -176,12 +189,13 @@ Result<tenant::Info> Tenants::change(const tenant::Info& old, tenant::Record nex
     ITIF_TRY(appliance_.admit(next, progress));
   else
     appliance_.expect({next}, "");
-  if (auto committed = registry_.update(next); !committed) {
+  ITIF_ASSIGN(const tenant::Info changed, find(next.id));
+  if (auto committed = registry_.update(changed.record); !committed) {
     put_back(old, load);
     return std::unexpected(committed.error());
   }
   appliance_.settle(next.id);
-  return find(next.id);
+  return changed;
 }
 
 Result<json> Tenants::run(const UpdateTenant& op, const Progress& progress) {

@@ -31,6 +31,9 @@ class Tenants {
   // Admits each tenant that is listed as loading; one that cannot be admitted becomes "failed",
   // with the reason. cancel() makes it return early; the remaining tenants stay loading.
   void restore();
+  // Saves what the appliance has noted in the tenants' records. It does so at a start from an older
+  // registry, and after a handover, whose new process has restored a copy of the registry.
+  void save_notes();
   void cancel() { cancelled_.store(true); }  // any thread
 
   Result<nlohmann::json> run(const AddTenant& op, const Progress& progress);

@@ -244,6 +244,7 @@ Status TenantService::finish_admission(const tenant::Record& record, Result<Mode
   {
     const std::lock_guard lock(mutex_);
     known->info.record = record;
+    note_placement(known->info.record, *loaded);
     set_active(*known, *loaded);
     known->models.push_back(std::move(*loaded));
   }

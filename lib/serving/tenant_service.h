@@ -219,6 +219,8 @@ class TenantService final : public control::Appliance {
     tenant::Record record;
     tenant::Version version;
     std::function<Result<uint16_t>(const backbone::OpenedModel&)> choose_group;
+    // Its group is chosen after those of the loads before it, since it may depend on them.
+    bool in_order = false;
   };
   using OnLoaded = std::function<void(size_t load, Result<Model>)>;
   class Loads;  // runs them
@@ -233,6 +235,11 @@ class TenantService final : public control::Appliance {
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
+  std::optional<uint16_t> find_room(const std::string& name, const model::BackboneSpec& spec) const;
+  bool takes(uint16_t group, const model::BackboneSpec& spec) const;
+  Result<uint16_t> choose_group(const tenant::Record& record, const tenant::Version& version,
+                                model::BackboneSpec spec, const control::Progress& progress);
+  void note_placement(tenant::Record& record, const Model& model) const;
   bool is_full(uint16_t group) const;
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,

@@ -1,4 +1,4 @@
-// The tenant service's groups: finds the group for a model, creates and removes groups.
+// The tenant service's groups: creates and removes them, changes their settings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,31 +25,6 @@ constexpr uint32_t kMinGpuBatchTokens = 1024;
 constexpr uint64_t kWorkspaceShare = 8;
 
 }  // namespace
-
-Result<std::optional<uint16_t>> TenantService::find_group(const std::string& name,
-                                                          const model::BackboneSpec& spec) const {
-  bool named_one_failed = false;
-  for (uint16_t i = 0; i < stages_.size(); ++i) {
-    if (!stages_[i]) continue;
-    const execution::GroupStage& stage = *stages_[i];
-    if (!name.empty()) {
-      if (stage.name() != name) continue;
-      // The admin chose this group. Group::admit() checks that the model fits.
-      if (!stage.device_failed()) return i;
-      named_one_failed = true;  // its namesake on the fallback may exist
-    } else if (!stage.device_failed() && model::check_fits(stage.group().spec(), spec) &&
-               (!is_full(i) || has_previous(i))) {
-      return i;
-    }
-  }
-  if (named_one_failed)
-    return fail(Code::kUnavailable,
-                fmt::format("group {} refuses all requests because its device has failed: wait "
-                            "until it has moved to the fallback, name another group or none, or "
-                            "restart itifd",
-                            name));
-  return std::nullopt;
-}
 
 // Returns true if the group should prepare a batch while another computes. On the host this needs a
 // CPU that the device's threads do not use; otherwise the extra thread costs as much as it gains
@@ -283,10 +258,6 @@ void TenantService::drop_group_if_empty(uint16_t group) {
     log::warning("the CPUs of group {} are not used: {}", last->name(), placed.error().message);
   log::info("group {} is removed: it has no tenants left", last->name());
   loaders_.run([&] { last.reset(); });  // frees its memory
-}
-
-bool TenantService::is_full(uint16_t group) const {
-  return num_slots_[group] >= stages_[group]->group().options().max_tenants;
 }
 
 std::vector<GroupInfo> TenantService::groups() const {

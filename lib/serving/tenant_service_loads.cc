@@ -14,6 +14,7 @@
 #include <deque>
 #include <exception>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "backbone/open_model.h"
@@ -67,6 +68,7 @@ class TenantService::Loads {
         const OnLoaded& done)
       : service_(service), progress_(progress), done_(done), running_(loads.size()) {
     for (size_t i = 0; i < loads.size(); ++i) {
+      in_order_ |= loads[i].in_order;
       running_[i].load = std::move(loads[i]);
       waiting_.push_back(i);
     }
@@ -86,7 +88,13 @@ class TenantService::Loads {
       }
       const size_t i = next_ended();
       Running& one = running_[i];
-      if (one.opened && *one.opened && !one.slot && fill(i)) continue;
+      if (in_order_ && i > next_) {
+        held_.insert(i);
+        continue;
+      }
+      const bool fills = one.opened && *one.opened && !one.slot && fill(i);
+      if (i == next_) go_on_after(i);
+      if (fills) continue;
       --num_running_;
       Result<Model> loaded = result_of(one);
       const bool lacks_memory =
@@ -132,6 +140,14 @@ class TenantService::Loads {
     const size_t i = ended_.front();
     ended_.pop_front();
     return i;
+  }
+
+  // Lets the load after this one choose its group.
+  void go_on_after(size_t i) {
+    next_ = i + 1;
+    if (held_.erase(next_) == 0) return;
+    const std::lock_guard lock(mutex_);
+    ended_.push_front(next_);
   }
 
   // Third-party code and containers may throw on a very large or malformed file.
@@ -220,6 +236,9 @@ class TenantService::Loads {
   std::vector<Running> running_;  // by load
   std::deque<size_t> waiting_;    // loads that have not begun
   size_t num_running_ = 0;
+  bool in_order_ = false;  // loads choose their groups in order
+  size_t next_ = 0;        // the load that chooses next; only with in_order_
+  std::set<size_t> held_;  // opened loads that wait until then
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<size_t> ended_;  // loads whose step has ended; guarded by mutex_
@@ -259,15 +278,13 @@ std::unexpected<Error> TenantService::unexpected_failure(const std::string& mode
 TenantService::Load TenantService::load_of(const tenant::Record& record,
                                            const tenant::Version& version,
                                            const control::Progress& progress) {
-  return {record, version,
-          [this, name = record.group,
-           progress](const backbone::OpenedModel& opened) -> Result<uint16_t> {
-            ITIF_ASSIGN(std::optional<uint16_t> found, find_group(name, opened.spec));
-            if (!found) return start_group(name, opened.spec, progress);
-            while (is_full(*found) && free_previous(*found)) {
-            }
-            return *found;
-          }};
+  return {.record = record,
+          .version = version,
+          .choose_group =
+              [this, record, version, progress](const backbone::OpenedModel& opened) {
+                return choose_group(record, version, opened.spec, progress);
+              },
+          .in_order = version.placement.group.empty()};
 }
 
 Result<TenantService::Model> TenantService::load(const tenant::Record& record,

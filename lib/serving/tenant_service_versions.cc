@@ -85,6 +85,7 @@ void TenantService::load_canaries(const std::vector<uint32_t>& ids,
     {
       const std::lock_guard lock(mutex_);
       serving.canary_failure.clear();
+      note_placement(serving.info.record, *loaded);
       serving.models.push_back(std::move(*loaded));
     }
     publish();
@@ -150,6 +151,8 @@ Status TenantService::update(const tenant::Record& record, bool load_again,
   {
     const std::lock_guard lock(mutex_);
     serving->info.record = record;
+    for (const Model& model : serving->models) note_placement(serving->info.record, model);
+    for (Model& model : fresh) note_placement(serving->info.record, model);
     for (Model& model : fresh) serving->models.push_back(std::move(model));
     const Model* active = serving->active();
     if (!fresh.empty() || serving->info.condition == tenant::Condition::kLoaded)

@@ -19,12 +19,23 @@ enum class VersionState : uint8_t {
 };
 inline constexpr uint8_t kNumVersionStates = 5;
 
+// The group that a version was loaded into last, and the largest model that the group takes. A
+// group that is made again for this version gets the same limits, in whichever order its models
+// load.
+struct Placement {
+  std::string group;  // its name; empty: the version has not been loaded yet
+  uint32_t vocab = 0, max_positions = 0, type_vocab = 0;
+
+  bool operator==(const Placement&) const = default;
+};
+
 struct Version {
   uint32_t number = 1;
   std::string model_dir;
   uint64_t installed_unix_ns = 0;  // when it was accepted; 0: unknown
   VersionState state = VersionState::kActive;
   std::string base_dir = {};  // of an adapter's base model; empty: model_dir holds a whole model
+  Placement placement = {};
 
   bool operator==(const Version&) const = default;
 };

@@ -26,6 +26,7 @@ void set_active(Record& record, Version version) {
   record.model_dir = std::move(version.model_dir);
   record.base_dir = std::move(version.base_dir);
   record.installed_unix_ns = version.installed_unix_ns;
+  record.placement = std::move(version.placement);
 }
 
 // Puts the active version among the others. The caller sets another active one.
@@ -71,7 +72,8 @@ const char* version_state_name(VersionState state) noexcept {
 }
 
 Version active_version(const Record& record) {
-  return {record.version, record.model_dir, record.installed_unix_ns, kActive, record.base_dir};
+  return {record.version, record.model_dir, record.installed_unix_ns,
+          kActive,        record.base_dir,  record.placement};
 }
 
 const Version* find_version(const Record& record, VersionState state) noexcept {
@@ -86,6 +88,18 @@ std::vector<Version> all_versions(const Record& record) {
   all.push_back(active_version(record));
   std::ranges::sort(all, std::ranges::greater{}, &Version::number);
   return all;
+}
+
+void place_version(Record& record, uint32_t number, const Placement& placement) {
+  if (number == record.version) record.placement = placement;
+  for (Version& version : record.others)
+    if (version.number == number) version.placement = placement;
+}
+
+std::string neighbour_group(const Record& record, uint32_t number) {
+  if (number != record.version) return record.placement.group;
+  const Version* previous = find_version(record, kPrevious);
+  return previous == nullptr ? std::string() : previous->placement.group;
 }
 
 void install_version(Record& record, std::string model_dir, uint64_t unix_ns,

@@ -20,6 +20,12 @@ const Version* find_version(const Record& record, VersionState state) noexcept;
 // Returns every version, newest first.
 std::vector<Version> all_versions(const Record& record);
 
+// Notes where a version was loaded. Does nothing if the record lacks the version.
+void place_version(Record& record, uint32_t number, const Placement& placement);
+// Returns the group in which a version without a placement should be loaded if its model fits
+// there: that of the tenant's other model. Empty: none is known.
+std::string neighbour_group(const Record& record, uint32_t number);
+
 // Adds the model in `model_dir`, or the adapter there over the model in `base_dir`, as the active
 // version. The active one becomes the previous one. REQUIRES: the record has no canary.
 void install_version(Record& record, std::string model_dir, uint64_t unix_ns,

@@ -19,6 +19,7 @@
 
 #include "control/appliance.h"
 #include "control/documents.h"
+#include "tenant/version_changes.h"
 
 namespace itif::control {
 
@@ -432,8 +433,11 @@ class FakeAppliance final : public Appliance, public Documents {
       return fail(Code::kInvalidArgument, record.model_dir + ": tensor 'x' is misshapen");
     {
       const std::lock_guard lock(mutex_);
+      tenant::Record placed = record;
+      place_version(placed, record.version,
+                    {record.group.empty() ? "bert-768" : record.group, 30522, 512, 2});
       infos_[record.id] = {
-          .record = record,
+          .record = std::move(placed),
           .condition = tenant::Condition::kLoaded,
           .failure = {},
           .model = tenant::LoadedModel{.group = record.group.empty() ? "bert-768" : record.group,

@@ -168,6 +168,7 @@ TEST_F(RegistrySafety, AnIdentityThatIsNoneIsRefused) {
 TEST_F(RegistrySafety, ARefusedFileIsNotUpgraded) {
   fill(1);
   sql("ALTER TABLE group_setting DROP COLUMN weight");
+  drop_placements([&](const std::string& text) { sql(text); });
   sql("PRAGMA user_version = 8");
   {
     Database database = *Database::open(db_);

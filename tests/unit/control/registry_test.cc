@@ -44,6 +44,7 @@ class RegistryTest : public ::testing::Test {
   }
   // Makes the schema one without versions.
   void drop_versions() {
+    drop_placements([&](const std::string& text) { sql(text); }, {"tenant"});
     sql("DROP TABLE other_version");
     for (const char* column : {"base_dir", "version", "installed_unix_ns", "canary_percent"})
       sql(std::string("ALTER TABLE tenant DROP COLUMN ") + column);
@@ -253,9 +254,24 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
   EXPECT_EQ(*open()->load_groups(), expected);
 }
 
+// The schema of version 9 did not say where versions were placed.
+TEST_F(RegistryTest, UpgradesTenantsWithoutPlacements) {
+  ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+  drop_placements([&](const std::string& text) { sql(text); });
+  sql("UPDATE tenant SET checksum = 'edited'");  // the checksum of that schema's columns
+  sql("UPDATE other_version SET checksum = 'edited'");
+  sql("PRAGMA user_version = 9");
+  tenant::Record expected = record_of(1, "alpha");
+  expected.placement = expected.others[1].placement = {};
+  const auto records = open()->load();
+  ASSERT_EQ(records->size(), 1u);
+  expect_equal(records->front(), expected);
+}
+
 // The schema of version 8 had no weights of groups.
 TEST_F(RegistryTest, UpgradesGroupsWithoutWeights) {
   ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf", 30}));
+  drop_placements([&](const std::string& text) { sql(text); });
   sql("ALTER TABLE group_setting DROP COLUMN weight");
   sql("UPDATE group_setting SET checksum = 'edited'");  // the checksum of that schema's columns
   sql("PRAGMA user_version = 8");
@@ -272,6 +288,7 @@ TEST_F(RegistryTest, UpgradesGroupsWithoutWeights) {
 TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
   drop_checksums();
+  drop_placements([&](const std::string& text) { sql(text); });
   sql("ALTER TABLE tenant DROP COLUMN base_dir");
   sql("ALTER TABLE group_setting DROP COLUMN weight");
   sql("ALTER TABLE group_setting DROP COLUMN cpus");
@@ -279,6 +296,7 @@ TEST_F(RegistryTest, UpgradesTenantsWithoutBase) {
   sql("PRAGMA user_version = 5");
   tenant::Record expected = record_of(1, "alpha");
   expected.base_dir.clear();
+  expected.placement = expected.others[1].placement = {};
   const auto records = open()->load();
   ASSERT_EQ(records->size(), 1u);
   expect_equal(records->front(), expected);

@@ -64,6 +64,35 @@ TEST_F(VersionsTest, AreKeptOverARestart) {
   EXPECT_EQ(before["canary_percent"], 7);
 }
 
+// A tenant is loaded into the same group again.
+TEST_F(VersionsTest, PlacementsAreKeptOverARestart) {
+  start();
+  add("a");
+  update("/models/v2");
+  server_.reset();
+  const auto records = (*Registry::open(options_.state_dir))->load();
+  ASSERT_EQ(records->size(), 1u);
+  const tenant::Placement expected = {"bert-768", 30522, 512, 2};
+  EXPECT_EQ(records->front().placement, expected);
+  EXPECT_EQ(records->front().others[0].placement, expected);
+}
+
+// A registry of an older version is completed by the first start.
+TEST_F(VersionsTest, PlacementsAreSavedAfterAStart) {
+  start();
+  add("a");
+  server_.reset();
+  {
+    auto registry = *Registry::open(options_.state_dir);
+    tenant::Record record = registry->load()->front();
+    record.placement = {};
+    ASSERT_TRUE(registry->update(record));
+  }
+  restart();
+  server_.reset();
+  EXPECT_EQ((*Registry::open(options_.state_dir))->load()->front().placement.group, "bert-768");
+}
+
 TEST_F(VersionsTest, CanaryIsPromoted) {
   start();
   add("a");

@@ -26,6 +26,26 @@ void install(Record& record, uint32_t number) {
   install_version(record, "/m/" + std::to_string(number), number);
 }
 
+// A rollback finds the group that the version was in.
+TEST(VersionChanges, PlacementsStayWithTheirVersions) {
+  Record record = first_version();
+  const Placement first = {"g", 10, 20, 2}, second = {"h", 11, 21, 0};
+  place_version(record, 1, first);
+  EXPECT_EQ(record.placement, first);
+  install(record, 2);
+  EXPECT_EQ(record.placement, Placement());
+  EXPECT_EQ(neighbour_group(record, 2), "g");
+  place_version(record, 2, second);
+  EXPECT_EQ(record.others[0].placement, first);
+  install_canary(record, "/m/3", 5, 3);
+  EXPECT_EQ(neighbour_group(record, 3), "h");
+  place_version(record, 3, first);
+  ASSERT_TRUE(promote_canary(record));
+  EXPECT_EQ(record.placement, first);
+  ASSERT_TRUE(roll_back(record));
+  EXPECT_EQ(record.placement, second);
+}
+
 TEST(VersionChanges, UpdateMakesTheActiveVersionThePreviousOne) {
   Record record = first_version();
   EXPECT_EQ(states(record), "1 active");
