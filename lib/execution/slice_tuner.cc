@@ -31,6 +31,14 @@ void SliceTuner::set_device_percent(double percent, uint64_t now_ns) noexcept {
   give_shares();
 }
 
+void SliceTuner::skip(uint64_t now_ns) noexcept {
+  next_ns_ = now_ns + options_.period_ns;
+  for (Group& group : groups_) {
+    group.read_ns = now_ns;
+    group.last = read(*group.stage);
+  }
+}
+
 bool SliceTuner::tick(uint64_t now_ns) noexcept {
   if (groups_.empty() || now_ns < next_ns_) return false;
   next_ns_ = now_ns + options_.period_ns;

@@ -44,6 +44,8 @@ class SliceTuner {
   // Changes the part of the device that all groups together have; all shares follow.
   void set_device_percent(double percent, uint64_t now_ns) noexcept;
 
+  // Leaves out the time up to now: the next observation begins here.
+  void skip(uint64_t now_ns) noexcept;
   // Observes and decides if a period has passed. Returns true if any share has changed.
   bool tick(uint64_t now_ns) noexcept;
   // When tick() has work next; UINT64_MAX: no group.

@@ -52,7 +52,7 @@ void GroupShares::run() {
   std::unique_lock lock(mutex_);
   while (
       !ends_.wait_for(lock, std::chrono::nanoseconds(period_ns()), [this] { return is_ending_; })) {
-    if (std::ranges::any_of(groups_, &Group::is_measured)) continue;
+    if (std::ranges::any_of(groups_, is_measured)) continue;
     look_for_idle_groups(clock_.now_ns());
     if (!tunes_ || !tuner_.tick(clock_.now_ns())) continue;
     give();
@@ -61,6 +61,10 @@ void GroupShares::run() {
         log::debug("group {}: share {:.1f} %, of {:.1f} % that it asks for", group.stage->name(),
                    tuner_.share_percent(group.number), tuner_.demand_percent(group.number));
   }
+}
+
+bool GroupShares::is_measured(const Group& group) noexcept {
+  return group.measured_percent > 0;
 }
 
 GroupShares::Group* GroupShares::find(uint16_t number) {
@@ -114,21 +118,28 @@ void GroupShares::set_own_cpus(uint16_t number, const std::vector<unsigned>& cpu
 
 void GroupShares::set(uint16_t number, uint32_t percent) {
   const std::lock_guard lock(mutex_);
-  set(number, percent, false);
+  Group* group = find(number);
+  if (!group) return;
+  if (is_tuned(*group) && percent != 0) CHECK(tuner_.remove(number, clock_.now_ns()));
+  group->set_percent = percent;
+  divide();
 }
 
 void GroupShares::measure(uint16_t number, uint32_t percent) {
   const std::lock_guard lock(mutex_);
-  set(number, percent, true);
-}
-
-void GroupShares::set(uint16_t number, uint32_t percent, bool measures) {
   Group* group = find(number);
   if (!group) return;
-  group->is_measured = measures;
-  if (is_tuned(*group) && percent != 0) CHECK(tuner_.remove(number, clock_.now_ns()));
-  group->set_percent = percent;
-  divide();
+  group->measured_percent = percent;
+  give();
+}
+
+void GroupShares::end_measuring(uint16_t number) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group) return;
+  group->measured_percent = 0;
+  tuner_.skip(clock_.now_ns());
+  give();
 }
 
 void GroupShares::set_weight(uint16_t number, uint32_t weight) {
@@ -232,12 +243,12 @@ void GroupShares::give() noexcept {
   };
   double lent = 0, busy = 0;
   for (const Group& group : groups_)
-    if (!group.is_measured) (group.lends ? lent : busy) += part_of(group);
+    if (!is_measured(group)) (group.lends ? lent : busy) += part_of(group);
   const double factor = busy > 0 ? 1 + lent / busy : 1;  // all are idle: nobody needs more
   for (const Group& group : groups_) {
     double percent = factor * part_of(group);
-    if (group.is_measured)
-      percent = group.part_percent;
+    if (is_measured(group))
+      percent = group.measured_percent;
     else if ((group.lends && busy > 0) || is_beside_measured(group))
       percent = kWholeDevice;
     group.stage->set_share(percent);
@@ -247,7 +258,7 @@ void GroupShares::give() noexcept {
 
 bool GroupShares::is_beside_measured(const Group& group) const noexcept {
   return can_lend(*group.stage) && std::ranges::any_of(groups_, [&group](const Group& other) {
-           return other.is_measured && &other != &group &&
+           return is_measured(other) && &other != &group &&
                   &other.stage->device() == &group.stage->device();
          });
 }

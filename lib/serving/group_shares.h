@@ -61,10 +61,12 @@ class GroupShares {
   void set(uint16_t number, uint32_t percent);
   // Changes Entry::weight. An unknown number is ignored.
   void set_weight(uint16_t number, uint32_t weight);
-  // Gives a group exactly this share until set(), without lent parts, to measure it. On a device
-  // that divides its processors, the others have no part meanwhile and compute on all of them. An
-  // unknown number is ignored.
+  // Gives a group exactly this share until end_measuring(), without lent parts, to measure it. On a
+  // device that divides its processors, the others have no part meanwhile and compute on all of
+  // them. Loads change no share meanwhile. An unknown number is ignored. REQUIRES: percent > 0.
   void measure(uint16_t number, uint32_t percent);
+  // Gives a measured group the share that it had. Loads of the meantime do not count.
+  void end_measuring(uint16_t number);
   // Gives a group its knee, in percent; 0: unknown. A tuned group never asks for more. An unknown
   // number is ignored.
   void set_knee(uint16_t number, double percent);
@@ -87,10 +89,11 @@ class GroupShares {
     uint64_t num_batches = 0;  // when last looked at
     uint64_t last_work_ns = 0;
     bool lends = false;
-    bool is_measured = false;
+    double measured_percent = 0;  // 0: it is not being measured
   };
 
   Group* find(uint16_t number);
+  static bool is_measured(const Group& group) noexcept;
   // Returns true if the tuner decides about the group's share.
   bool is_tuned(const Group& group) const noexcept {
     return tunes_ && group.set_percent == 0 && !group.yields && group.own_cpus.empty();
@@ -101,7 +104,6 @@ class GroupShares {
   // Returns the part of a group of weight 1, in percent, if these CPUs' groups without a set share
   // divide `percent` by their weights, with at least kLeastPercent each.
   double part_per_weight(const std::vector<unsigned>& own_cpus, double percent) const noexcept;
-  void set(uint16_t number, uint32_t percent, bool measures);
   double percent_of(const Group& group) const noexcept;
   static slice::GroupTerms terms_of(const Group& group) noexcept {
     return {.weight = static_cast<double>(group.weight),

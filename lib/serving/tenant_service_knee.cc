@@ -75,7 +75,7 @@ Status TenantService::can_measure_knee(uint16_t group) const {
   return {};
 }
 
-// Leaves the group with the last measured share.
+// REQUIRES: the caller ends the measurement of the share.
 Status TenantService::measure_shares(uint16_t group, runtime::KneeMeter& meter,
                                      const control::Progress& progress) {
   execution::GroupStage& stage = *stages_[group];
@@ -111,7 +111,7 @@ Status TenantService::measure_knee(uint16_t group, const control::Progress& prog
     use_knee(group, {.device = stage.device().info().description,
                      .backbone = profiled_as(stage),
                      .curves = std::move(*curves)});
-  shares_.set(group, settings_[stage.name()].share_percent.value_or(0));  // a tuned one: its knee
+  shares_.end_measuring(group);
   if (cancelled_.load()) return fail(Code::kUnavailable, "itifd is stopping");
   ITIF_TRY(measured);
   if (!curves) return std::unexpected(curves.error());
