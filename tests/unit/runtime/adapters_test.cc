@@ -332,7 +332,6 @@ TEST_P(Adapters, EqualOnesAreStoredOnce) {
   const uint32_t second = admit({copy, base_}), third = admit({a, base_});
   EXPECT_EQ(taken(), none + bytes);
   EXPECT_EQ(group_->model(second)->adapter_bytes, bytes);
-  EXPECT_EQ(group_->model(second)->weight_bytes, group_->model(first)->weight_bytes);
   const uint32_t other = admit({scaled, base_});
   EXPECT_EQ(taken(), none + 2 * bytes) << "another scale";
   group_->release(first);
@@ -361,9 +360,7 @@ TEST_P(Adapters, ThreadsAdmitAndReleaseEqualOnes) {
   const std::string a = make_adapter("a", {.rank = 8, .seed = 3});
   admit(base_);
   const uint64_t none = group_->weight_bytes();
-  const uint32_t kept = admit({a, base_});
-  const uint64_t one = group_->weight_bytes();
-  group_->release(kept);
+  group_->release(admit({a, base_}));
   for (int round = 0; round < 10; ++round) {
     std::array<uint32_t, 4> slots{};
     std::vector<std::thread> threads;
@@ -373,7 +370,7 @@ TEST_P(Adapters, ThreadsAdmitAndReleaseEqualOnes) {
         slot = group_->admit({a, base_}, nullptr).value();
       });
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(group_->weight_bytes(), one);
+    EXPECT_EQ(group_->weight_bytes(), none + group_->model(slots[0])->adapter_bytes);
     for (const uint32_t slot : slots) group_->release(slot);
     EXPECT_EQ(group_->weight_bytes(), none);
   }
