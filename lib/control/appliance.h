@@ -58,6 +58,12 @@ class Appliance {
   virtual Result<tenant::Removal> remove(uint32_t id, uint64_t timeout_ns) = 0;
   // Frees slots that update(), settle() or remove() left in use. Called while nothing else is done.
   virtual void free_unused() {}
+  // Measures costs that groups could not measure when they were made. Called while nothing else is
+  // done; returns soon after an operation waits.
+  virtual void measure_missing() {}
+  // `is_wanted` returns true while an operation waits: measurements that nobody has asked for then
+  // end, and go on in measure_missing(). Any thread calls it. Called once, before all others.
+  virtual void yield_when(std::function<bool()> /*is_wanted*/) {}
   // Returns all tenants, in order of their ids. Any thread.
   virtual std::vector<tenant::Info> tenants() const = 0;
   // Any thread.

@@ -57,6 +57,7 @@ void Dispatcher::cancel() {
 void Dispatcher::look_after() {
   appliance_.free_unused();
   check_registry();
+  appliance_.measure_missing();
 }
 
 void Dispatcher::check_registry() {

@@ -32,6 +32,11 @@ JobThreadStatus JobThread::status() const {
   return {running_, queue_.size()};
 }
 
+bool JobThread::is_wanted() const {
+  const std::lock_guard lock(mutex_);
+  return stopping_ || !queue_.empty();
+}
+
 void JobThread::close() {
   std::deque<Job> left;  // refused outside the lock: a job may ask for status()
   {

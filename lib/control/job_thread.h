@@ -37,6 +37,8 @@ class JobThread {
   // Returns false if the queue is full (kLast only) or the job thread has stopped. Any thread.
   bool post(Job job, Order order);
   JobThreadStatus status() const;
+  // Returns true if a job waits, or if the job thread is to end. Any thread.
+  bool is_wanted() const;
   // Starts no more jobs and refuses waiting ones. Not from the job thread.
   void close();
   // Finishes the running job, refuses the rest. Idempotent; not from the job thread.

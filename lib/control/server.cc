@@ -106,6 +106,7 @@ void Server::Impl::attach(Appliance& appliance, const Documents& documents) {
       *registry_, appliance, documents, clock_,
       [this](const std::string& event, const json& fields) { publish(event, fields); },
       options_.events_endpoint);
+  appliance.yield_when([this] { return jobs_.is_wanted(); });
   appliance.expect_groups(std::exchange(groups_, {}));
   appliance.expect(std::exchange(records_, {}), "");  // listed as loading
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "device/turn_taking.h"
 #include "execution/group_stage.h"
@@ -13,12 +15,15 @@ namespace itif::serving {
 template <class Meter>
 class MeasureTask final : public execution::StageTask {
  public:
-  // Both outlive the task. It ends early once `cancelled` is true.
-  MeasureTask(Meter& meter, const std::atomic<bool>& cancelled)
-      : meter_(meter), cancelled_(cancelled) {}
+  // The meter outlives the task, which ends early once `gives_up` returns true, on any thread.
+  MeasureTask(Meter& meter, std::function<bool()> gives_up)
+      : meter_(meter), gives_up_(std::move(gives_up)) {}
 
   bool step(device::Stream& stream) noexcept override {
-    if (cancelled_.load()) return false;
+    if (gives_up_()) {
+      gave_up_.store(true, std::memory_order_relaxed);
+      return false;
+    }
     auto* const turns = dynamic_cast<device::TurnTaking*>(&stream);
     if (turns != nullptr) turns->set_background(true);
     const bool more = meter_.step(stream);
@@ -26,11 +31,14 @@ class MeasureTask final : public execution::StageTask {
     progress_.store(meter_.progress(), std::memory_order_relaxed);
     return more;
   }
+  // Returns true if the task has ended before its meter was done. Any thread.
+  bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
   double progress() const { return progress_.load(std::memory_order_relaxed); }  // any thread
 
  private:
   Meter& meter_;
-  const std::atomic<bool>& cancelled_;
+  const std::function<bool()> gives_up_;
+  std::atomic<bool> gave_up_{false};
   std::atomic<double> progress_{0};
 };
 

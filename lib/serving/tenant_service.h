@@ -133,6 +133,8 @@ class TenantService final : public control::Appliance {
   void settle(uint32_t id) override;
   Result<tenant::Removal> remove(uint32_t id, uint64_t timeout_ns) override;
   void free_unused() override;
+  void measure_missing() override;
+  void yield_when(std::function<bool()> is_wanted) override { is_wanted_ = std::move(is_wanted); }
   std::vector<tenant::Info> tenants() const override;
   std::optional<tenant::Info> tenant(const tenant::Ref& ref) const override;
   std::vector<tenant::VersionFigures> version_figures(uint32_t id) const override;
@@ -266,11 +268,14 @@ class TenantService final : public control::Appliance {
   std::string profiled_as(const execution::GroupStage& stage) const;
   void prepare_planner(uint16_t group, const control::Progress& progress);
   Status use_planner(uint16_t group, const std::string& planner);
-  Status find_tables(uint16_t group, const control::Progress& progress);
+  Status find_tables(uint16_t group, const control::Progress& progress,
+                     const std::function<bool()>& gives_up);
   void use_tables(uint16_t group, plan::CostTables tables);
   std::optional<plan::CostTables> read_tables(uint16_t group) const;
   void use_profiles_of_pool(uint16_t group);
-  Status measure_tables(uint16_t group, const control::Progress& progress);
+  Status measure_tables(uint16_t group, const control::Progress& progress,
+                        const std::function<bool()>& gives_up);
+  bool is_wanted() const { return is_wanted_ && is_wanted_(); }
   // tenant_service_knee.cc
   void find_knee(uint16_t group);
   void use_knee(uint16_t group, slice::KneeProfile profile);
@@ -322,7 +327,8 @@ class TenantService final : public control::Appliance {
   runtime::KindOptions kind_options_;
   execution::GroupStageOptions stage_options_;
   MakeGroup make_group_;
-  CheckModel check_model_;  // may be empty
+  CheckModel check_model_;           // may be empty
+  std::function<bool()> is_wanted_;  // may be empty
   std::string default_planner_;
   std::string profile_dir_;
   std::string overlap_;                                     // auto, on, off
@@ -346,6 +352,7 @@ class TenantService final : public control::Appliance {
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured
     std::shared_ptr<const slice::KneeProfile> knee;  // null: not measured
     std::vector<unsigned> own_cpus;                  // GroupCpus::own()
+    bool lacks_tables = false;  // its measurement was interrupted; the job thread's
   };
   std::vector<Layout> layouts_;  // by group number
   // By group number; the job thread's. Slots that hold a model, or that a load is to fill.

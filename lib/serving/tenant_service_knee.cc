@@ -80,7 +80,7 @@ Status TenantService::measure_shares(uint16_t group, runtime::KneeMeter& meter,
                                      const control::Progress& progress) {
   execution::GroupStage& stage = *stages_[group];
   device::Device& device = stage.device();
-  MeasureTask task(meter, cancelled_);
+  MeasureTask task(meter, [this] { return cancelled_.load(); });
   for (const uint32_t percent : kPercents) {
     if (cancelled_.load()) break;
     std::unique_ptr<runtime::TimeCompetitor> competitor;

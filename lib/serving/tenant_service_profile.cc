@@ -13,6 +13,14 @@
 #include "serving/tenant_service.h"
 
 namespace itif::serving {
+namespace {
+
+// The longest time that a new group measures its costs before it serves. The measurement of a
+// large backbone takes minutes beside groups that are always busy.
+constexpr uint64_t kFirstProfileNs = 5'000'000'000;
+
+}  // namespace
+
 Result<uint16_t> TenantService::number_of(const std::string& group) const {
   for (uint16_t i = 0; i < stages_.size(); ++i)
     if (stages_[i] && stages_[i]->name() == group) return i;
@@ -53,11 +61,19 @@ void TenantService::prepare_planner(uint16_t group, const control::Progress& pro
   const std::string& name = stages_[group]->name();
   const std::string& set = settings_[name].planner;
   const std::string& planner = set.empty() ? default_planner_ : set;
-  Status ready = find_tables(group, progress);
+  const uint64_t until_ns = clock_.now_ns() + kFirstProfileNs;
+  Status ready = find_tables(group, progress, [this, until_ns] {
+    return cancelled_.load() || is_wanted() || clock_.now_ns() >= until_ns;
+  });
+  if (layouts_[group].lacks_tables)
+    log::info("group {}: its costs are measured later, while nothing else is done", name);
   if (ready || !plan::needs_cost_tables(planner)) ready = use_planner(group, planner);
   if (ready) return;
-  log::warning("group {}: using planner packed, because {} cannot be used: {}", name, planner,
-               ready.error().message);
+  if (layouts_[group].lacks_tables)
+    log::info("group {}: using planner packed until then, not {}", name, planner);
+  else
+    log::warning("group {}: using planner packed, because {} cannot be used: {}", name, planner,
+                 ready.error().message);
   if (Status packed = use_planner(group, "packed"); !packed)
     log::error("group {}: {}", name, packed.error().message);
 }
@@ -72,7 +88,8 @@ Status TenantService::use_planner(uint16_t group, const std::string& planner) {
 Result<std::string> TenantService::set_planner(const std::string& group, const std::string& planner,
                                                const control::Progress& progress) {
   ITIF_ASSIGN(const uint16_t number, number_of(group));
-  if (plan::needs_cost_tables(planner)) ITIF_TRY(find_tables(number, progress));
+  if (plan::needs_cost_tables(planner))
+    ITIF_TRY(find_tables(number, progress, [this] { return cancelled_.load(); }));
   std::string before = layouts_[number].planner;
   ITIF_TRY(use_planner(number, planner));
   settings_[group].planner = planner;
@@ -81,13 +98,14 @@ Result<std::string> TenantService::set_planner(const std::string& group, const s
 
 // Finds the group's cost tables: measured by this process, else read from the profile of an earlier
 // process on this device, else measured now.
-Status TenantService::find_tables(uint16_t group, const control::Progress& progress) {
+Status TenantService::find_tables(uint16_t group, const control::Progress& progress,
+                                  const std::function<bool()>& gives_up) {
   if (layouts_[group].tables) return {};
   const execution::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
   auto tables = read_tables(group);
-  if (!tables) return measure_tables(group, progress);
+  if (!tables) return measure_tables(group, progress, gives_up);
   use_tables(group, std::move(*tables));
   return {};
 }
@@ -121,16 +139,45 @@ void TenantService::use_profiles_of_pool(uint16_t group) {
     log::error("group {}: {}", name, used.error().message);
 }
 
-Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
+// Measures the costs of the groups that could not do so when they were made, until an operation
+// waits. The next call begins again with the group that was interrupted.
+void TenantService::measure_missing() {
+  for (uint16_t group = 0; group < stages_.size(); ++group) {
+    if (!stages_[group] || !layouts_[group].lacks_tables || stages_[group]->device_failed())
+      continue;
+    const auto gives_up = [this] { return cancelled_.load() || is_wanted(); };
+    if (gives_up()) return;
+    const std::string& name = stages_[group]->name();
+    Status ready = measure_tables(group, {}, gives_up);
+    if (layouts_[group].lacks_tables) return;  // interrupted
+    if (!ready) {
+      log::warning("group {}: its costs cannot be measured: {}", name, ready.error().message);
+      continue;
+    }
+    const std::string& set = settings_[name].planner;
+    const std::string& planner = set.empty() ? default_planner_ : set;
+    ready = use_planner(group, planner);
+    if (ready)
+      log::info("group {}: its costs are measured; it uses planner {}", name, planner);
+    else
+      log::warning("group {}: {}", name, ready.error().message);
+  }
+}
+
+// Errors: kUnavailable: it gave up; the group then lacks_tables.
+Status TenantService::measure_tables(uint16_t group, const control::Progress& progress,
+                                     const std::function<bool()>& gives_up) {
   execution::GroupStage& stage = *stages_[group];
   runtime::Group& instance = stage.group();
   runtime::Profiler profiler(stage.device(), clock_, instance.gemms(), profiled_as(stage),
                              runtime::profile_options(instance));
-  MeasureTask task(profiler, cancelled_);
+  MeasureTask task(profiler, gives_up);
   stage.perform(task, [&] {
     if (progress && !cancelled_.load()) progress("profiling GEMMs", task.progress());
   });
+  layouts_[group].lacks_tables = task.gave_up() && !layouts_[group].tables;
   if (cancelled_.load()) return fail(Code::kUnavailable, "itifd is stopping");
+  if (task.gave_up()) return fail(Code::kUnavailable, "its costs are not measured yet");
   ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
   std::error_code error;
   std::filesystem::create_directories(profile_dir_, error);
@@ -175,7 +222,7 @@ Status TenantService::run_profile(const std::string& group, const control::Progr
   if (stages_[number]->group().gemms().empty())
     return fail(Code::kUnsupported,
                 fmt::format("the backbone of group '{}' has no GEMMs to profile", group));
-  ITIF_TRY(measure_tables(number, progress));
+  ITIF_TRY(measure_tables(number, progress, [this] { return cancelled_.load(); }));
   ITIF_TRY(use_planner(number, std::string(layouts_[number].planner)));
   const bool divides_processors =
       stages_[number]->device().info().division == device::Division::kProcessors;
