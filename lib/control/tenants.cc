@@ -5,10 +5,12 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "control/hex.h"
+#include "control/version_files.h"
 #include "tenant/snapshot.h"
 #include "tenant/version_changes.h"
 
@@ -19,6 +21,22 @@ using nlohmann::json;
 
 // The wait for the requests of a new tenant that could not be saved.
 constexpr uint64_t kUndoTimeoutNs = 10'000'000'000;
+
+// A start loads versions from their directories, which may hold other files by now. They are served
+// nevertheless: an administrator who has replaced them finds out here, and not by a tenant that is
+// refused.
+void warn_of_changed_files(const tenant::Record& record) {
+  std::vector<tenant::Version> versions{active_version(record)};
+  if (const auto* canary = find_version(record, tenant::VersionState::kCanary))
+    versions.push_back(*canary);
+  for (const tenant::Version& version : versions)
+    if (const std::string changed = changed_file(version); !changed.empty())
+      log::warning(
+          "tenant '{}': {} has changed since version {} was installed, so that version "
+          "may answer otherwise than before: `itifctl tenant update {} --model {}` "
+          "installs what the directory holds now as a new version",
+          record.name, changed, version.number, record.name, version.model_dir);
+}
 
 tenant::Key make_key(uint16_t epoch) {
   CHECK(sodium_init() >= 0);
@@ -104,6 +122,7 @@ void Tenants::restore() {
   std::vector<tenant::Record> records;
   for (const tenant::Info& listed : appliance_.tenants())
     if (listed.condition == tenant::Condition::kLoading) records.push_back(listed.record);
+  for (const tenant::Record& record : records) warn_of_changed_files(record);
   appliance_.admit_listed(records, [this](const tenant::Record& record, const Status& admitted) {
     if (!admitted && cancelled_.load()) return;
     if (!admitted)

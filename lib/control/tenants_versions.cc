@@ -1,11 +1,9 @@
 // Versions of a tenant's model: new ones, canaries, rollback; and the tenant's removal.
 #include <fmt/format.h>
 
-#include <chrono>
-#include <filesystem>
-
 #include "base/log.h"
 #include "control/tenants.h"
+#include "control/version_files.h"
 #include "tenant/version_changes.h"
 
 namespace itif::control {
@@ -15,27 +13,6 @@ using nlohmann::json;
 using tenant::VersionState;
 
 constexpr uint64_t kDefaultRemovalNs = 10'000'000'000;
-
-// A version that is no longer loaded comes from its directory, which may hold other files by now.
-Status check_unchanged(const tenant::Version& version, const std::string& directory) {
-  namespace fs = std::filesystem;
-  if (version.installed_unix_ns == 0) return {};
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
-       at.increment(error)) {
-    const auto written = at->last_write_time(error);
-    if (error || !at->is_regular_file(error)) continue;
-    const auto since_epoch = std::chrono::file_clock::to_sys(written).time_since_epoch();
-    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch).count();
-    if (ns > 0 && static_cast<uint64_t>(ns) > version.installed_unix_ns)
-      return fail(Code::kCorrupt,
-                  fmt::format("{} has changed since version {} was installed, and that version is "
-                              "no longer in memory: install what the directory holds now with "
-                              "`itifctl tenant update --model`",
-                              at->path().string(), version.number));
-  }
-  return {};  // a directory that cannot be read is reported by the load
-}
 
 }  // namespace
 
@@ -100,9 +77,15 @@ Result<json> Tenants::run(const RollBackTenant& op, const Progress& progress) {
     bool is_loaded = false;
     for (const tenant::VersionFigures& figures : appliance_.version_figures(next.id))
       is_loaded |= figures.number == next.version && figures.is_loaded;
-    const tenant::Version version = active_version(next);
-    for (const std::string& directory : {version.model_dir, version.base_dir})
-      if (!is_loaded && !directory.empty()) ITIF_TRY(check_unchanged(version, directory));
+    // A version that is no longer loaded comes from its directory, which may hold other files by
+    // now.
+    const std::string changed = is_loaded ? "" : changed_file(active_version(next));
+    if (!changed.empty())
+      return fail(Code::kCorrupt,
+                  fmt::format("{} has changed since version {} was installed, and that version is "
+                              "no longer in memory: install what the directory holds now with "
+                              "`itifctl tenant update --model`",
+                              changed, next.version));
   }
   // A canary's rollback leaves a tenant that could not be loaded as it is.
   const bool load = next.version != old.record.version;

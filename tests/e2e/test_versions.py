@@ -219,6 +219,21 @@ def test_a_rollback_after_a_restart_loads_the_directory(appliance, namespaces, m
         assert answer.model_version == 1 and distance(answer.floats(), before) < FAR
 
 
+def test_a_start_warns_of_files_that_have_changed(appliance, models, tmp_path):
+    """The tenant is served nevertheless."""
+    changed, same = tmp_path / "changed", tmp_path / "same"
+    for name, directory in (("changed", changed), ("same", same)):
+        shutil.copytree(models(seed=1), directory)
+        appliance.add_tenant(name, directory)
+    shutil.copy(models(seed=2) / "model.safetensors", changed / "model.safetensors")
+    for restart in (lambda: (appliance.kill(), appliance.start()), appliance.handover):
+        seen = len(appliance.log())
+        restart()
+        wait_admitted(appliance, 2)
+        warnings = [line for line in appliance.log()[seen:].splitlines() if "has changed since version 1" in line]
+        assert len(warnings) == 1 and f"tenant 'changed': {changed}/model.safetensors" in warnings[0], warnings
+
+
 def broken_copies(source, directory):
     """Directories of damaged models, with what the error must name."""
     weights = (source / "model.safetensors").read_bytes()
