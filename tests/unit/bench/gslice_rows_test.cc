@@ -101,6 +101,12 @@ TEST_F(GsliceRows, Table1HasThePapersValuesAndRatios) {
       << sharing_text(resnet);
 }
 
+TEST_F(GsliceRows, TenantsThatShareEverythingHaveNoRatioOfMemory) {
+  add_shared_pair(add, "minilm-l6", {kTenantMemory, "MB", 47, 0}, &kStatedSharings[1]);
+  EXPECT_EQ(text("memory, shared", "MB"), "0.000 [805.0]");
+  EXPECT_EQ(rows.size(), 2u);
+}
+
 TEST_F(GsliceRows, ACaseThatThePaperLacksHasNoStatedFigures) {
   add_shared_pair(add, "minilm-l6", {kLoadTime, "ms", 120, 60}, nullptr);
   EXPECT_EQ(text("load, shared", "ms"), "60.00 []");

@@ -3,9 +3,10 @@
 // fine-tuned; all of them. Each tenant's model is a directory of its own.
 //
 // Its columns: the size of the model's file, the time to load a further tenant, the device memory
-// that one takes, and the number of tenants that would fit the device's free memory. Beyond it: the
-// tokens/s of a batch of all tenants, against the same requests to one of them; and that of a few
-// tenants, with copies of their own and sharing: equal layers then run in one GEMM.
+// that one takes, and the number of tenants that would fit the device's free memory, up to an
+// appliance's 4,096. Beyond it: the tokens/s of a batch of all tenants, against the same requests
+// to one of them; and that of a few tenants, with copies of their own and sharing: equal layers
+// then run in one GEMM.
 //
 // Answers of a tenant that shares must equal those of the same tenant alone in its group.
 #include <fmt/format.h>
@@ -22,6 +23,7 @@
 #include "make_model.h"
 #include "report/gslice_rows.h"
 #include "runtime/batch/make_encoder_group.h"
+#include "tenant/snapshot.h"
 #include "workload/devices.h"
 #include "workload/model_folder.h"
 #include "workload/tenant_load.h"
@@ -111,10 +113,12 @@ struct SharingGroup {
     return {};
   }
   std::ptrdiff_t size() const { return static_cast<std::ptrdiff_t>(slots.size()); }
-  // Tenants that fit `available` bytes: the first, then others of memory_bytes.
+  // Tenants that fit `available` bytes, of an appliance's at most: the first, then others of
+  // memory_bytes, which is 0 if these share everything.
   double num_fitting(double available) const {
     const double left = available - static_cast<double>(first_bytes);
-    return left < 0 ? 0 : 1 + std::floor(left / memory_bytes);
+    if (left < 0) return 0;
+    return std::min<double>(tenant::kMaxTenants, 1 + std::floor(left / memory_bytes));
   }
 };
 
