@@ -258,6 +258,7 @@ void TenantService::admit_listed(const std::vector<tenant::Record>& records,
   for (const tenant::Record& record : records)
     loads.push_back(load_of(record, active_version(record), {}));
   std::vector<uint32_t> with_canary;
+  is_restoring_ = true;
   load_all(std::move(loads), {}, [&](size_t i, Result<Model> loaded) {
     const Status admitted = finish_admission(records[i], std::move(loaded));
     const bool has_canary = find_version(records[i], tenant::VersionState::kCanary) != nullptr;
@@ -267,6 +268,7 @@ void TenantService::admit_listed(const std::vector<tenant::Record>& records,
       done(records[i], admitted);
   });
   load_canaries(with_canary, {});
+  is_restoring_ = false;
   for (const uint32_t id : with_canary) done(find(id)->info.record, {});
 }
 

@@ -329,6 +329,7 @@ class TenantService final : public control::Appliance {
   MakeGroup make_group_;
   CheckModel check_model_;           // may be empty
   std::function<bool()> is_wanted_;  // may be empty
+  bool is_restoring_ = false;        // groups then serve before their costs are measured
   std::string default_planner_;
   std::string profile_dir_;
   std::string overlap_;                                     // auto, on, off

@@ -17,7 +17,7 @@ namespace {
 
 // The longest time that a new group measures its costs before it serves. The measurement of a
 // large backbone takes minutes beside groups that are always busy.
-constexpr uint64_t kFirstProfileNs = 5'000'000'000;
+constexpr uint64_t kFirstProfileNs = 20'000'000'000;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void TenantService::prepare_planner(uint16_t group, const control::Progress& pro
   const std::string& planner = set.empty() ? default_planner_ : set;
   const uint64_t until_ns = clock_.now_ns() + kFirstProfileNs;
   Status ready = find_tables(group, progress, [this, until_ns] {
-    return cancelled_.load() || is_wanted() || clock_.now_ns() >= until_ns;
+    return cancelled_.load() || is_restoring_ || is_wanted() || clock_.now_ns() >= until_ns;
   });
   if (layouts_[group].lacks_tables)
     log::info("group {}: its costs are measured later, while nothing else is done", name);

@@ -162,7 +162,7 @@ def test_groups_store_equal_weights_once(new_appliance, namespaces, models, tmp_
     assert weights()["one"] < 1.1 * whole, "the other model, and a head"
     appliance.ctl("tenant", "remove", "two")
     assert logits(again) == expected
-    assert weights()["one"] == 2 * whole
+    assert 2 * whole - 8192 < weights()["one"] < 2 * whole, "both models, and the outputs of heads once"
     appliance.ctl("tenant", "remove", "other")
     assert weights() == {"one": whole}
     assert taken() - workspaces() - nothing < 1.2 * whole
