@@ -1,5 +1,6 @@
 #include "model/checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -134,6 +135,29 @@ TEST(Checkpoint, ValuesBeyondTheStoredTypeAreRefusedByTensor) {
     EXPECT_EQ(tensor.error().code, Code::kInvalidArgument);
     EXPECT_NE(tensor.error().message.find("\"w\": element 1 " + row.refusal), std::string::npos)
         << tensor.error().message;
+  }
+}
+
+// Values are checked in blocks of 1,024.
+TEST(Checkpoint, TheFirstValueThatIsNotFiniteIsFoundAnywhere) {
+  constexpr size_t kCount = 2500;
+  const std::string entries = "{" + entry("w", "F32", "[2500]", 0, 4 * kCount) + "," +
+                              entry("h", "BF16", "[2500]", 4 * kCount, 6 * kCount) + "}";
+  for (const size_t at : {0, 1, 1023, 1024, 2047, 2048, 2498, 2499}) {
+    // -1; then infinities from `at` on.
+    std::string data;
+    for (size_t i = 0; i < kCount; ++i) data.append(i < at ? "\0\0\x80\xbf" : "\0\0\x80\x7f", 4);
+    for (size_t i = 0; i < kCount; ++i) data.append(i < at ? "\x80\xbf" : "\x80\x7f", 2);
+    testing::TempDirectory directory;
+    directory.write("model.safetensors", safetensors(entries, data));
+    const auto checkpoint = Checkpoint::open(directory.path()).value();
+    for (const char* name : {"w", "h"}) {
+      const auto tensor = checkpoint.read(name, {kCount});
+      ASSERT_FALSE(tensor) << name << " " << at;
+      EXPECT_NE(tensor.error().message.find(fmt::format("element {} is inf", at)),
+                std::string::npos)
+          << tensor.error().message;
+    }
   }
 }
 
