@@ -154,5 +154,28 @@ def wait_until(condition, what, seconds=10.0):
         time.sleep(0.02)
 
 
+def run_meanwhile(function):
+    """Runs a function in a thread; returns a function that waits for its result."""
+    results = []
+
+    def call():
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001: the caller raises it
+            results.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+
+    def result():
+        thread.join(60)
+        assert results, "it does not end"
+        if isinstance(results[0], BaseException):
+            raise results[0]
+        return results[0]
+
+    return result
+
+
 def u16(*ids):
     return struct.pack(f"<{len(ids)}H", *ids)
