@@ -12,6 +12,7 @@ namespace simt {
 
 class Blas {
  public:
+  const Context* context = current_context();
   cudaStream_t stream = nullptr;
   cublasMath_t math = CUBLAS_DEFAULT_MATH;
   int processors = 0;          // that calls are sized for; 0: all
@@ -25,8 +26,15 @@ std::vector<int64_t> code_of(Library library, const Product& p, int64_t count) {
   return {library, p.trans_a, p.trans_b, p.m, p.n, p.k, p.type_a, p.type_c, count};
 }
 
+// A handle works only in a thread where its context is current.
+cublasStatus_t check(const Blas* handle) {
+  return handle->context == current_context() ? CUBLAS_STATUS_SUCCESS
+                                              : CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
 cublasStatus_t put(Blas* handle, std::vector<int64_t> code, std::function<void()> work) {
   if (!blas_works()) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (const cublasStatus_t status = check(handle); status != CUBLAS_STATUS_SUCCESS) return status;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   (void)cudaStreamIsCapturing(handle->stream, &capturing);
   // A graph would keep cuBLAS's own workspace, which other streams use at the same time.
@@ -110,24 +118,29 @@ cublasStatus_t cublasCreate(cublasHandle_t* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+  if (const auto status = simt::check(handle); status != CUBLAS_STATUS_SUCCESS) return status;
   delete handle;
   return simt::wait_for_device() == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                 : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+  if (const auto status = simt::check(handle); status != CUBLAS_STATUS_SUCCESS) return status;
   handle->stream = stream;
   handle->has_workspace = false;  // as the manual says
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void*, size_t) {
+  if (const auto status = simt::check(handle); status != CUBLAS_STATUS_SUCCESS) return status;
   handle->has_workspace = true;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int count) {
+  if (const auto status = simt::check(handle); status != CUBLAS_STATUS_SUCCESS) return status;
   handle->processors = count;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  if (const auto status = simt::check(handle); status != CUBLAS_STATUS_SUCCESS) return status;
   handle->math = mode;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -13,7 +13,10 @@
 
 namespace simt {
 
-class BlasLt {};
+class BlasLt {
+ public:
+  const Context* context = current_context();
+};
 
 namespace {
 
@@ -168,6 +171,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  if (handle->context != simt::current_context()) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete handle;
   return simt::wait_for_device() == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                 : CUBLAS_STATUS_EXECUTION_FAILED;
@@ -266,12 +270,13 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t ma
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, const void* alpha,
-                              const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
-                              cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
-                              cublasLtMatrixLayout_t layout_c, void* d,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t matmul,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t layout_a,
+                              const void* b, cublasLtMatrixLayout_t layout_b, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t layout_c, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algo,
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (handle->context != simt::current_context()) return CUBLAS_STATUS_NOT_INITIALIZED;
   const auto p = simt::problem_of(matmul, layout_a, layout_b, layout_c, layout_d);
   const auto with = simt::of<Algo>(algo);
   if (!p || !simt::fits(with, *p) || c != d || *static_cast<const float*>(beta) != 0)

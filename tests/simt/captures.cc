@@ -27,7 +27,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   simt::Stream& of = runtime().of(stream);
   if (&of == &runtime().legacy()) return runtime().set(cudaErrorStreamCaptureUnsupported);
   if (of.captures != nullptr) return runtime().set(cudaErrorIllegalState);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = runtime().check(stream); error != cudaSuccess) return error;
   of.captures = new simt::Graph;
   of.captures->mode = mode;
   of.captures->thread = std::this_thread::get_id();
@@ -56,7 +56,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     return runtime().set(cudaErrorStreamCaptureWrongThread);
   simt::Graph* const captured = of.captures;
   end(captured);
-  cudaError_t error = runtime().check();
+  cudaError_t error = runtime().check(stream);
   if (!captured->unjoined.empty()) error = runtime().set(cudaErrorStreamCaptureUnjoined);
   if (captured->is_broken) error = runtime().set(cudaErrorStreamCaptureInvalidated);
   if (error == cudaSuccess)
@@ -77,19 +77,20 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   if (bytes > r.free_bytes()) return r.set(cudaErrorMemoryAllocation);
   r.counts.live_device_bytes += bytes;
   r.graph_bytes += bytes;
-  *exec = new simt::GraphExec{graph->works, bytes, r.context};
+  *exec = new simt::GraphExec{graph->works, bytes, r.current(), r.num_resets};
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   if (const cudaError_t error = runtime().refuse_wait(stream); error != cudaSuccess) return error;
-  return runtime().check();
+  return runtime().check(stream);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   Lock lock(runtime().mutex);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  for (const simt::PlacedWork& one : exec->works)
-    runtime().count_launch(one.multiprocessors, one.priority);
+  if (const cudaError_t error = runtime().check(stream); error != cudaSuccess) return error;
+  if (const cudaError_t error = runtime().refuse_foreign(exec->context); error != cudaSuccess)
+    return error;
+  for (const simt::PlacedWork& one : exec->works) runtime().count_launch(one.place);
   return runtime().put(stream,
                        {.work =
                             [works = exec->works] {
@@ -102,7 +103,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
-  if (exec->context == r.context) {
+  if (exec->num_resets == r.num_resets) {
     r.counts.live_device_bytes -= exec->bytes;
     r.graph_bytes -= exec->bytes;
   }

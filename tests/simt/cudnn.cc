@@ -206,7 +206,7 @@ const itif::device::cuda::Cudnn cudnn = {
     .create =
         [](Handle* handle) {
           if (wait_for_device() != cudaSuccess) return Status::kExecutionFailed;
-          *handle = new Context;
+          *handle = new itif::device::cuda::cudnn::Context;
           return Status::kSuccess;
         },
     .destroy =

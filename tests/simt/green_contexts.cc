@@ -134,10 +134,10 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned f
   auto& r = runtime();
   if ((flags & CU_STREAM_NON_BLOCKING) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (r.is_faulty) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  *stream = r.streams.emplace_back(std::make_unique<simt::Stream>()).get();
+  *stream = r.streams.emplace_back(std::make_unique<simt::Stream>(r.enter())).get();
   (*stream)->green = context;
-  (*stream)->multiprocessors = context->all;
-  (*stream)->priority = priority;
+  (*stream)->place.multiprocessors = context->all;
+  (*stream)->place.priority = priority;
   return CUDA_SUCCESS;
 }
 

@@ -38,10 +38,21 @@ struct Mark {
 
 class Graph;
 
+// The primary context of the device, or one that the driver made (contexts.cc).
+class Context {
+ public:
+  uint64_t number = 0;  // 0: a primary one
+  unsigned limit = 0;   // multiprocessors; 0: all
+  bool is_alive = true;
+};
+// Device memory that a context takes, except the primary one.
+constexpr size_t kContextBytes = 1 << 20;
+
 class Event {
  public:
-  explicit Event(unsigned flags) : flags(flags) {}
+  Event(unsigned flags, const Context* context) : flags(flags), context(context) {}
   const unsigned flags;
+  const Context* const context;
   Mark mark;
   bool is_recorded = false;
   Graph* captured_in = nullptr;  // the graph that its stream was capturing then
@@ -59,8 +70,7 @@ struct Item {
 // Work of a graph. It runs where its stream was when it was captured.
 struct PlacedWork {
   Work work;
-  Multiprocessors multiprocessors;
-  int priority = 0;
+  Place place;
 };
 
 class Graph {
@@ -79,7 +89,8 @@ class GraphExec {
  public:
   std::vector<PlacedWork> works;
   size_t bytes = 0;
-  uint64_t context = 0;  // a reset frees the memory
+  const Context* context = nullptr;
+  uint64_t num_resets = 0;  // earlier ones; a reset frees the memory
 };
 
 struct GreenContext {
@@ -88,9 +99,14 @@ struct GreenContext {
 
 class Stream {
  public:
+  explicit Stream(const Context* context) : context(context) {
+    if (context == nullptr) return;
+    place.context = context->number;
+    place.limit = context->limit;
+  }
+  const Context* const context;  // null: the legacy stream, which is of any
   GreenContext* green = nullptr;
-  Multiprocessors multiprocessors;  // none: all
-  int priority = 0;                 // lower numbers go first
+  Place place;  // lower priorities go first
   std::deque<Item> items;
   uint64_t num_put = 0, num_done = 0;
   Graph* captures = nullptr;
@@ -104,9 +120,11 @@ class Runtime {
   DeviceOptions device;
   Counts counts;
   static inline thread_local cudaError_t last_error = cudaSuccess;
-  static inline thread_local uint64_t context_of_thread = 0;
+  static inline thread_local std::vector<Context*> contexts_of_thread;  // the last one is current
   static inline thread_local int device_of_thread = 0;
-  uint64_t context = 0, num_contexts = 0;  // 0: none
+  std::vector<std::unique_ptr<Context>> contexts;  // also the dead, which threads may know
+  Context* primary = nullptr;
+  uint64_t num_resets = 0;
   bool is_faulty = false, fault_stays = false;
   bool is_lost = false;  // to this process: a reset did not end the fault
   std::atomic<std::thread::id> resetting_thread;
@@ -130,8 +148,8 @@ class Runtime {
   const int pieces_fd = memfd_create("simt-pieces", MFD_CLOEXEC);
   std::vector<std::unique_ptr<Stream>> streams;
   std::mt19937_64 random{1};
-  std::map<const void*, size_t> max_shared;
-  std::set<Code> loaded;
+  std::map<std::pair<const Context*, const void*>, size_t> max_shared;
+  std::set<std::pair<const Context*, Code>> loaded;
   size_t graph_bytes = 0;  // of instantiated graphs
   std::vector<std::unique_ptr<GreenContext>> green_contexts;
   std::vector<std::shared_ptr<Resources>> descriptions;
@@ -140,14 +158,14 @@ class Runtime {
   std::vector<LaunchedOn> launched_on;
   bool was_reset = false;
 
-  Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default stream
+  Runtime() { streams.push_back(std::make_unique<Stream>(nullptr)); }  // the default stream
 
   cudaError_t set(cudaError_t error) {
     if (error != cudaSuccess) last_error = error;
     return error;
   }
   size_t free_bytes() const {
-    const size_t used = counts.live_device_bytes + used_elsewhere;
+    const size_t used = counts.live_device_bytes + used_elsewhere + num_live() * kContextBytes;
     return device.memory_bytes - std::min(device.memory_bytes, used);
   }
   // Returns the error of every runtime call that uses the device while it is unusable.
@@ -155,14 +173,43 @@ class Runtime {
     if (!device.is_there) return set(cudaErrorInsufficientDriver);
     if (device_of_thread != device.ordinal) return set(cudaErrorInvalidDevice);
     if (!device.is_free || is_lost) return set(cudaErrorDevicesUnavailable);
-    if (context == 0) context = ++num_contexts;
-    context_of_thread = context;
+    if (!enter()->is_alive) return set(cudaErrorContextIsDestroyed);
     return is_faulty ? set(cudaErrorIllegalAddress) : cudaSuccess;
+  }
+  // The same, for work on a stream.
+  cudaError_t check(Stream* stream) {
+    const cudaError_t error = check();
+    return error == cudaSuccess ? refuse_foreign(of(stream).context) : error;
+  }
+  // Refuses the use of an object in a thread where another context is current than the object's.
+  cudaError_t refuse_foreign(const Context* context) {
+    return context == nullptr || context == current() ? cudaSuccess
+                                                      : set(cudaErrorInvalidResourceHandle);
+  }
+
+  static Context* current() {
+    return contexts_of_thread.empty() ? nullptr : contexts_of_thread.back();
+  }
+  static void set_current(Context* context) {
+    if (contexts_of_thread.empty()) contexts_of_thread.push_back(nullptr);
+    contexts_of_thread.back() = context;
+  }
+  // Gives a thread the primary context unless it has a limited one. Returns the current context.
+  Context* enter() {
+    if (current() != nullptr && current()->number != 0) return current();
+    if (primary == nullptr) primary = contexts.emplace_back(std::make_unique<Context>()).get();
+    set_current(primary);
+    return primary;
+  }
+  // Number of contexts that the driver made and that are alive.
+  size_t num_live() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        contexts, [](const auto& one) { return one->number != 0 && one->is_alive; }));
   }
 
   // The same for calls of the driver.
   CUresult check_driver() const {
-    if (context == 0 || context_of_thread != context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (current() == nullptr || !current()->is_alive) return CUDA_ERROR_INVALID_CONTEXT;
     return is_faulty ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
   }
 
@@ -181,12 +228,12 @@ class Runtime {
   // guide.
   cudaError_t load(const Code& code, Stream* stream) {
     Graph* const graph = of(stream).captures;
-    if (loaded.contains(code)) return cudaSuccess;
+    if (loaded.contains({current(), code})) return cudaSuccess;
     if (graph != nullptr) {
       graph->is_broken = true;
       return set(cudaErrorStreamCaptureUnsupported);
     }
-    loaded.insert(code);
+    loaded.insert({current(), code});
     return cudaSuccess;
   }
   // Refuses a call that is unsafe during a capture, and invalidates the capture. It applies to
@@ -251,23 +298,22 @@ class Runtime {
         (void)break_captures();
       if (to.captures->is_broken) return set(cudaErrorStreamCaptureInvalidated);
       if (item.work == nullptr) return cudaSuccess;
-      to.captures->works.push_back({std::move(item.work), to.multiprocessors, to.priority});
+      to.captures->works.push_back({std::move(item.work), to.place});
       if (!to.begins_capture) to.captures->unjoined.insert(&to);
       return cudaSuccess;
     }
     if (counts_as_launch && counts.launches++ >= faults_after) is_faulty = true;
     if (is_faulty) return set(cudaErrorIllegalAddress);
-    if (counts_as_launch && !item.is_graph) count_launch(to.multiprocessors, to.priority);
+    if (counts_as_launch && !item.is_graph) count_launch(to.place);
     to.items.push_back(std::move(item));
     ++to.num_put;
     return cudaSuccess;
   }
 
-  void count_launch(const Multiprocessors& multiprocessors, int priority) {
-    for (LaunchedOn& one : launched_on)
-      if (one.multiprocessors == multiprocessors && one.priority == priority)
-        return void(++one.launches);
-    launched_on.push_back({multiprocessors, priority, 1});
+  void count_launch(const Place& place) {
+    const auto found = std::ranges::find(launched_on, place, &LaunchedOn::place);
+    if (found != launched_on.end()) return void(++found->launches);
+    launched_on.push_back({place, 1});
   }
 
   void advance(Stream& stream) {

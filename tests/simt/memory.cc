@@ -6,9 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +45,7 @@ cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
   if (!r.device.has_memory_pools) return r.set(cudaErrorNotSupported);
+  if (const cudaError_t error = r.check(stream); error != cudaSuccess) return error;
   if (r.of(stream).captures != nullptr) return r.set(cudaErrorStreamCaptureUnsupported);
   return allocate(memory, bytes);
 }
@@ -55,7 +53,7 @@ cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = r.check(stream); error != cudaSuccess) return error;
   if (r.of(stream).captures != nullptr) return r.set(cudaErrorStreamCaptureUnsupported);
   if (!r.device_memory.contains(static_cast<std::byte*>(memory)))
     return r.set(cudaErrorInvalidValue);
@@ -157,7 +155,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = r.check(stream); error != cudaSuccess) return error;
   const bool to_device = r.is_device(to, bytes), from_device = r.is_device(from, bytes);
   const bool fits = kind == cudaMemcpyHostToDevice     ? to_device && !from_device
                     : kind == cudaMemcpyDeviceToHost   ? !to_device && from_device
@@ -195,7 +193,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = r.check(stream); error != cudaSuccess) return error;
   if (!r.is_device(memory, bytes)) return r.set(cudaErrorInvalidValue);
   return r.put(stream, {.work = [=] { std::memset(memory, value, bytes); }, .waits_for = {}}, true);
 }
@@ -341,34 +339,4 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   const void* const left =
       mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
-                                             unsigned long long,
-                                             cudaDriverEntryPointQueryResult* result) {
-  const std::map<std::string, void*> all = {
-      {"cuDeviceGetAttribute", reinterpret_cast<void*>(cuDeviceGetAttribute)},
-      {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(cuMemGetAllocationGranularity)},
-      {"cuMemAddressReserve", reinterpret_cast<void*>(cuMemAddressReserve)},
-      {"cuMemAddressFree", reinterpret_cast<void*>(cuMemAddressFree)},
-      {"cuMemCreate", reinterpret_cast<void*>(cuMemCreate)},
-      {"cuMemRelease", reinterpret_cast<void*>(cuMemRelease)},
-      {"cuMemMap", reinterpret_cast<void*>(cuMemMap)},
-      {"cuMemUnmap", reinterpret_cast<void*>(cuMemUnmap)},
-      {"cuMemSetAccess", reinterpret_cast<void*>(cuMemSetAccess)},
-      {"cuDeviceGetDevResource", reinterpret_cast<void*>(cuDeviceGetDevResource)},
-      {"cuDevSmResourceSplitByCount", reinterpret_cast<void*>(cuDevSmResourceSplitByCount)},
-      {"cuDevResourceGenerateDesc", reinterpret_cast<void*>(cuDevResourceGenerateDesc)},
-      {"cuGreenCtxCreate", reinterpret_cast<void*>(cuGreenCtxCreate)},
-      {"cuGreenCtxDestroy", reinterpret_cast<void*>(cuGreenCtxDestroy)},
-      {"cuGreenCtxStreamCreate", reinterpret_cast<void*>(cuGreenCtxStreamCreate)},
-  };
-  const auto it = all.find(symbol);
-  const bool is_green = std::string_view(symbol).starts_with("cuGreenCtx");
-  *function =
-      it == all.end() || (is_green && !runtime().device.has_green_contexts) ? nullptr : it->second;
-  if (result != nullptr)
-    *result =
-        *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
-  return cudaSuccess;
 }

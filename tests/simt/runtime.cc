@@ -44,6 +44,10 @@ cudaError_t wait_for_device() {
   if (error == cudaSuccess) runtime().drain_all();
   return error;
 }
+const Context* current_context() {
+  Lock lock(runtime().mutex);
+  return runtime().enter();
+}
 bool blas_works() {
   Lock lock(runtime().mutex);
   return runtime().device.blas_outlives_reset || !runtime().was_reset;
@@ -57,9 +61,9 @@ cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t share
                          Stream* stream, std::function<void()> thread) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = r.check(stream); error != cudaSuccess) return error;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  const auto max = r.max_shared.find(kernel);
+  const auto max = r.max_shared.find({r.current(), kernel});
   const size_t max_shared = max == r.max_shared.end() ? size_t{48} << 10 : max->second;
   if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
       grid.y > 65535 || grid.z > 65535 || shared_bytes > max_shared)
@@ -81,7 +85,7 @@ cudaError_t load_kernel(const void* kernel) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
-  r.loaded.insert({reinterpret_cast<intptr_t>(kernel)});
+  r.loaded.insert({r.current(), {reinterpret_cast<intptr_t>(kernel)}});
   return cudaSuccess;
 }
 
@@ -89,7 +93,7 @@ cudaError_t enqueue_work(Stream* stream, const std::vector<int64_t>& code,
                          std::function<void()> work) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = r.check(stream); error != cudaSuccess) return error;
   if (const cudaError_t error = r.load(code, stream); error != cudaSuccess) return error;
   return r.put(stream, {.work = std::move(work), .waits_for = {}}, true);
 }
@@ -118,6 +122,8 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorNotSupported: return "cudaErrorNotSupported";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorIllegalState: return "cudaErrorIllegalState";
+    case cudaErrorDeviceUninitialized: return "cudaErrorDeviceUninitialized";
+    case cudaErrorContextIsDestroyed: return "cudaErrorContextIsDestroyed";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
     case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
@@ -193,6 +199,7 @@ cudaError_t cudaSetDevice(int device) {
   Lock lock(runtime().mutex);
   if (device > runtime().device.ordinal) return runtime().set(cudaErrorInvalidDevice);
   runtime().device_of_thread = device;
+  runtime().set_current(nullptr);
   return runtime().check();
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -229,11 +236,13 @@ cudaError_t cudaDeviceReset() {
   r.was_reset = true;
   simt::free_memory_of_context();
   simt::free_green_contexts();
-  r.context = 0;
+  if (r.primary != nullptr) r.primary->is_alive = false;
+  r.primary = nullptr;
+  ++r.num_resets;
   const cudaError_t answer = r.is_lost     ? cudaErrorDevicesUnavailable
                              : r.is_faulty ? cudaErrorIllegalAddress
                                            : cudaSuccess;
-  r.is_faulty &= r.fault_stays;
+  r.is_faulty &= r.fault_stays || r.num_live() > 0;  // their part of the fault stays
   r.is_lost |= r.is_faulty;
   r.faults_after = UINT64_MAX;
   r.last_error = answer;  // other threads keep theirs
@@ -249,6 +258,7 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 cudaError_t set_most_shared_bytes(const void* kernel, int bytes) {
   Lock lock(runtime().mutex);
   if (bytes < 0 || bytes > 227 << 10) return runtime().set(cudaErrorInvalidValue);
-  runtime().max_shared[kernel] = static_cast<size_t>(bytes);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  runtime().max_shared[{runtime().current(), kernel}] = static_cast<size_t>(bytes);
   return cudaSuccess;
 }

@@ -11,6 +11,11 @@
 // Calls that CUDA's manuals forbid during a stream capture fail and invalidate the capture. So does
 // the first use of a kernel, of cuBLAS for a kind of call and its sizes, or of a cuDNN plan.
 //
+// Besides the device's primary context, the driver makes contexts that are limited to a number of
+// multiprocessors, as under CUDA's Multi-Process Service (MPS). A stream, event, graph or cuBLAS
+// handle belongs to the context in which it was made. A launch, copy, record, capture or cuBLAS
+// call fails in a thread where another context is current. Code is loaded for each context.
+//
 // Any thread may call; there is one lock for all. A call during another thread's device reset ends
 // the process.
 #pragma once
@@ -39,6 +44,12 @@ struct DeviceOptions {
   unsigned least_partition = 2;     // multiprocessors of a green context, and their multiple
   size_t max_green_contexts = 63;
   int num_priorities = 6;  // of streams
+  bool has_mps = true;     // false: no MPS server runs
+  // Without MPS, some drivers say that contexts can be limited, and refuse to make one.
+  bool admits_limits_without_mps = false;
+  bool mps_limits = true;     // false: a limit is taken and ignored
+  unsigned mps_multiple = 2;  // limits are rounded up to a multiple
+  size_t max_mps_contexts = 48;
 };
 // Replaces the device by one without a fault. REQUIRES: nothing allocated on the former device is
 // left.
@@ -57,6 +68,10 @@ void fail_after(uint64_t count, bool stays = false);
 // synchronisation by another thread does.
 void break_captures_after(uint64_t count);
 
+// Returns the current context of the calling thread: the primary one, if it had none.
+class Context;
+const Context* current_context();
+
 // Returns false if cuBLAS's calls fail.
 bool blas_works();
 
@@ -74,15 +89,22 @@ struct Counts {
   uint64_t stream_waits = 0;       // cudaStreamSynchronize() calls
   uint64_t plain_copies = 0;       // cudaMemcpy() and cudaMemset() calls
   uint64_t streams_made = 0;
+  uint64_t contexts_made = 0;  // by the driver
 };
 Counts counts();
 
 // Launches, copies and memsets so far by where their streams run. A graph's nodes count where they
 // were captured.
 using Multiprocessors = std::bitset<256>;
-struct LaunchedOn {
+struct Place {
   Multiprocessors multiprocessors;  // none: all
   int priority = 0;
+  uint64_t context = 0;  // 0: the primary one
+  unsigned limit = 0;    // most multiprocessors at a time, any of the device; 0: all
+  bool operator==(const Place&) const = default;
+};
+struct LaunchedOn {
+  Place place;
   uint64_t launches = 0;
 };
 std::vector<LaunchedOn> launched_on();

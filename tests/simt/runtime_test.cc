@@ -160,6 +160,10 @@ TEST_F(Runtime, FaultPersists) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   ASSERT_EQ(cudaMalloc(&device_, 64), cudaSuccess);
   ASSERT_EQ(cudaHostAlloc(&host_, 64, cudaHostAllocDefault), cudaSuccess);
+  EXPECT_EQ(set(a_, 3), cudaErrorInvalidResourceHandle) << "it was of the former context";
+  (void)cudaGetLastError();
+  ASSERT_EQ(cudaStreamDestroy(a_), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&a_, cudaStreamNonBlocking), cudaSuccess);
   EXPECT_EQ(set(a_, 3), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
 }

@@ -43,7 +43,7 @@ TEST_F(Slices, EqualLaunchesReplayOnTheirOwnSlice) {
   const auto launches = [](size_t multiprocessors) {
     uint64_t sum = 0;
     for (const simt::LaunchedOn& one : simt::launched_on())
-      if (one.multiprocessors.count() == multiprocessors) sum += one.launches;
+      if (one.place.multiprocessors.count() == multiprocessors) sum += one.launches;
     return sum;
   };
   for (int turn = 0; turn < 8; ++turn) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -142,10 +143,14 @@ class Slices : public ::testing::Test {
     device_.reset();
     simt::set_device({});
   }
-  Status open(const simt::DeviceOptions& machine, const std::string& slices = "auto") {
+  Status open(const simt::DeviceOptions& machine, const std::string& slices = "auto",
+              const std::string& attention = "itif") {
     device_.reset();
     simt::set_device(machine);
-    auto opened = open_cuda_device({.kind = "cuda", .dtype = "f32", .slices = slices});
+    auto opened = open_cuda_device({.kind = "cuda",
+                                    .dtype = attention == "itif" ? "f32" : "bf16",
+                                    .attention = attention,
+                                    .slices = slices});
     if (!opened) return std::unexpected(opened.error());
     device_ = std::move(*opened);
     return {};
@@ -153,9 +158,14 @@ class Slices : public ::testing::Test {
   // The places of a batch's launches and copies.
   struct Places {
     simt::Multiprocessors multiprocessors;
+    size_t count = 0;  // of multiprocessors; 0: all
     std::optional<int> priority;
+    std::set<uint64_t> contexts;
     size_t num = 0;  // different ones
   };
+  static size_t count_of(const simt::Place& place) {
+    return place.limit > 0 ? place.limit : place.multiprocessors.count();
+  }
   static Places places_of(Group& group, uint32_t rows) {
     std::vector<simt::LaunchedOn> before = simt::launched_on();
     group.expect_right(group.run(rows));
@@ -163,11 +173,12 @@ class Slices : public ::testing::Test {
     for (const simt::LaunchedOn& now : simt::launched_on()) {
       uint64_t earlier = 0;
       for (const simt::LaunchedOn& one : before)
-        if (one.multiprocessors == now.multiprocessors && one.priority == now.priority)
-          earlier = one.launches;
+        if (one.place == now.place) earlier = one.launches;
       if (now.launches == earlier) continue;
-      places.multiprocessors |= now.multiprocessors;
-      places.priority = now.priority;
+      places.multiprocessors |= now.place.multiprocessors;
+      places.count = count_of(now.place);
+      places.priority = now.place.priority;
+      places.contexts.insert(now.place.context);
       ++places.num;
     }
     return places;

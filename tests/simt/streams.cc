@@ -11,14 +11,15 @@ using simt::runtime;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   Lock lock(runtime().mutex);
   if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  *stream = runtime().streams.emplace_back(std::make_unique<simt::Stream>()).get();
+  *stream =
+      runtime().streams.emplace_back(std::make_unique<simt::Stream>(runtime().current())).get();
   (*stream)->is_blocking = (flags & cudaStreamNonBlocking) == 0;
   ++runtime().counts.streams_made;
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
-  if (error == cudaSuccess) (*stream)->priority = priority;
+  if (error == cudaSuccess) (*stream)->place.priority = priority;
   return error;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -72,7 +73,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  *event = new simt::Event(flags);
+  Lock lock(runtime().mutex);
+  *event = new simt::Event(flags, runtime().enter());
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -84,6 +86,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  for (const simt::Context* context : {event->context, r.of(stream).context})
+    if (const cudaError_t error = r.refuse_foreign(context); error != cudaSuccess) return error;
   if (const cudaError_t error =
           r.put(stream, {.work = nullptr, .event = event, .waits_for = {}}, false);
       error != cudaSuccess)
@@ -117,6 +121,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
   Lock lock(runtime().mutex);
   auto& r = runtime();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (start->context != end->context) return r.set(cudaErrorInvalidResourceHandle);
   for (const simt::Event* event : {start, end})
     if (event->captured_in != nullptr) return r.set(cudaErrorCapturedEvent);
   for (const simt::Event* event : {start, end})

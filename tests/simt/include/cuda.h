@@ -1,5 +1,5 @@
-// Replaces the CUDA toolkit's header of this name: the driver's virtual memory and green contexts,
-// which the runtime does not offer. As there, functions are looked up by name
+// Replaces the CUDA toolkit's header of this name: the driver's virtual memory, green contexts and
+// contexts of MPS, which the runtime does not offer. As there, functions are looked up by name
 // (cudaGetDriverEntryPointByVersion).
 #pragma once
 
@@ -13,6 +13,7 @@ enum CUresult {
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY = 224,
   CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
   CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
@@ -54,6 +55,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
 // ---- Green contexts ----
 
 namespace simt {
+class Context;
 class Stream;
 struct GreenContext;
 struct Resources;
@@ -86,3 +88,33 @@ CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CU
                           unsigned flags);
 CUresult cuGreenCtxDestroy(CUgreenCtx context);
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);
+
+// ---- Contexts, limited to a number of multiprocessors ----
+
+using CUcontext = simt::Context*;
+enum CUctx_flags { CU_CTX_SCHED_BLOCKING_SYNC = 4 };
+enum CUexecAffinityType { CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0 };
+struct CUexecAffinitySmCount {
+  unsigned val;
+};
+struct CUexecAffinityParam {
+  CUexecAffinityType type;
+  union {
+    CUexecAffinitySmCount smCount;
+  } param;
+};
+struct CUctxCreateParams {
+  CUexecAffinityParam* execAffinityParams;
+  int numExecAffinityParams;
+  void* cigParams;
+};
+CUresult cuDeviceGetExecAffinitySupport(int* is_supported, CUexecAffinityType type,
+                                        CUdevice device);
+CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams* params, unsigned flags,
+                     CUdevice device);
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type);
+CUresult cuCtxGetCurrent(CUcontext* context);
+CUresult cuCtxSetCurrent(CUcontext context);
+CUresult cuCtxPushCurrent(CUcontext context);
+CUresult cuCtxPopCurrent(CUcontext* context);
