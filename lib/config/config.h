@@ -56,7 +56,7 @@ struct Device {
   uint32_t ordinal = 0;                 // cuda: the GPU, as the CUDA runtime counts them
   std::string dtype = "auto";           // auto, or a name of kComputeTypes
   std::string attention = "itif";       // attention kernels: itif | cudnn
-  std::string slices = "auto";          // cuda: auto | green-contexts | priorities | none
+  std::string slices = "auto";          // cuda: auto | green-contexts | mps | priorities | none
   uint32_t threads = 0;                 // host: threads per batch; 0: one per core
   std::vector<unsigned> cpus;           // CPUs of executors and their threads; empty: any
   uint64_t memory_bytes = 0;            // limit for weights and workspaces; 0: the machine's memory

@@ -86,7 +86,7 @@ void visit_device(V& v, Device& device) {
   for (const NamedComputeTypes& types : kComputeTypes) dtypes.push_back(types.name);
   v.choice("dtype", device.dtype, dtypes);
   v.choice("attention", device.attention, {"itif", "cudnn"});
-  v.choice("slices", device.slices, {"auto", "green-contexts", "priorities", "none"});
+  v.choice("slices", device.slices, {"auto", "green-contexts", "mps", "priorities", "none"});
   v.integer("threads", device.threads, 0, 1024);
   v.integers("cpus", device.cpus, kMaxCpu);
   v.size("memory", device.memory_bytes, 0, 1024 * kGiB);

@@ -90,8 +90,8 @@ class Documents {
   // workers that share the queue, which have fed_by: the worker that owns it.
   virtual nlohmann::json drops() const = 0;
   // {kind, name, dtype, threads, memory_bytes, available_bytes, reason,
-  //  shares: "time"|"processors"|"priority"|"none", slices: "turns"|"green-contexts"|"priorities"|
-  //  "none", slice_steps, state: "ok"|"failed"}
+  //  shares: "time"|"processors"|"priority"|"none", slices: "turns"|"green-contexts"|"mps"|
+  //  "priorities"|"none", slice_steps, state: "ok"|"failed"}
   virtual nlohmann::json device() const = 0;
   // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers,
   //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, queues, workers,

@@ -41,7 +41,7 @@ struct DeviceInfo {
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
   Division division = Division::kNone;
-  // How shares are kept: "turns" (host), "green-contexts", "priorities" (CUDA), "none".
+  // How shares are kept: "turns" (host), "green-contexts", "mps", "priorities" (CUDA), "none".
   std::string slices = "none";
   uint32_t slice_steps = 0;  // different slices that a stream can have, from small to large; 0: any
   // The modes in which the device can run the GEMMs of several ranges. Their speeds may differ.
@@ -314,8 +314,8 @@ struct DeviceOptions {
   // Attention kernels on a GPU: itif, cudnn or cudnn-only. With cudnn, itif's kernels run what
   // cuDNN does not support; with cudnn-only that fails.
   std::string attention = "itif";
-  // How a GPU keeps the streams' shares: auto (the first that works), green-contexts, priorities or
-  // none.
+  // How a GPU keeps the streams' shares: auto (the first that works), green-contexts, mps,
+  // priorities or none.
   std::string slices = "auto";
   uint32_t num_threads = 0;       // host: compute threads; 0: one per core
   size_t memory_limit_bytes = 0;  // for buffers and slabs together; 0: the machine's memory

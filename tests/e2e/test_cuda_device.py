@@ -75,6 +75,48 @@ def test_generation(cuda_appliance, namespaces):
     assert cuda_appliance.stop() == 0, "packet memory must be unregistered from the GPU before exit"
 
 
+def test_groups_on_slices_of_mps(new_appliance, namespaces, models):
+    made = new_appliance()
+    made.program = str(PROGRAM)
+    made.sections["device"] = {"kind": "cuda", "dtype": "f32", "slices": "mps"}
+    made.sections["batching"] = {"max_tokens": 256}
+    appliance = made.start()
+    device = lambda: {key: appliance.ctl_json("device")[key] for key in ("slices", "shares", "slice_steps", "state")}
+    expected = {"slices": "mps", "shares": "processors", "slice_steps": 2, "state": "ok"}
+    assert device() == expected
+    golden = Golden("classifier-bf16")
+    of_golden = appliance.add_tenant("golden", golden.directory)
+    of_model = appliance.add_tenant("model", models(seed=1))
+    groups = lambda: appliance.ctl_json("group", "list")["groups"]
+    assert len(groups()) == 2
+
+    def ask(times=1):
+        with connect(namespaces, of_golden) as client:
+            for case in golden.cases[:4] * times:
+                golden.check(client, case, F32)
+
+    with Traffic(connect(namespaces, of_model)) as traffic:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask, 8)
+            for turn in range(6):
+                for group, share in zip(groups(), (30, 70) if turn % 2 else (100, 60)):
+                    appliance.ctl("group", "update", group["name"], "--share", str(share))
+            asked.result()
+        assert not any(group["graph_failures"] for group in groups())
+        assert not traffic.refusals and not traffic.losses
+
+        appliance.process.send_signal(signal.SIGUSR2)
+        wait_until(lambda: device()["state"] == "failed", "the failure is noticed")
+        wait_until(lambda: {group["device"] for group in groups()} == {"host"}, "the groups have moved", 30)
+        appliance.ctl("device", "reset")
+        assert device() == expected
+        assert {group["device"] for group in groups()} == {"cuda"}
+        traffic.wait_for(5)
+        ask()
+        assert set(traffic.refusals) <= {"device_failed"} and not traffic.losses
+    assert_accounted(appliance)
+
+
 def test_groups_leave_a_failed_device_and_return_after_its_reset(cuda_appliance, namespaces, models):
     added = [cuda_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(2)]
     state = lambda: cuda_appliance.ctl_json("device")["state"]

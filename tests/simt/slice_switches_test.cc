@@ -9,7 +9,7 @@ namespace itif::device {
 namespace {
 
 // A batch reads the plan memory and writes the results of the one before it.
-TEST_F(Slices, BatchesKeepTheirOrderAcrossMoves) {
+TEST_P(SlicesByCount, BatchesKeepTheirOrderAcrossMoves) {
   Group a(*device_, 50), b(*device_, 50);
   for (uint32_t turn = 0; turn < 40; ++turn) {
     a.stream().set_percent(turn % 2 == 0 ? 10 : 80);
@@ -20,45 +20,45 @@ TEST_F(Slices, BatchesKeepTheirOrderAcrossMoves) {
     EXPECT_TRUE(a.stream().wait(first).status);
     a.expect_right(a.run(32));
   }
-  EXPECT_GE(a.stream().slice().switches, 79u);
+  EXPECT_GE(a.stream().slice().switches, is_mps() ? 39u : 79u);  // larger steps
 }
 
 // Each batch reads what the one before it has written, which is still in flight.
-TEST_F(Slices, ABatchOnANewSliceFollowsTheOneBeforeIt) {
+TEST_P(SlicesByCount, ABatchOnANewSliceFollowsTheOneBeforeIt) {
   Counter a(*device_, 30);
   a.expect_sums_on_changing_slices(60);
   EXPECT_EQ(a.stream().slice().switches, 60u);
-  EXPECT_EQ(a.stream().graphs().kept, 2u) << "equal launches have a graph on each slice";
+  EXPECT_EQ(a.stream().graphs().kept, 3u) << "equal launches have a graph on each slice";
 }
 
 // Launch by launch: most of a batch can run before the machine ends the one before it.
-TEST_F(Slices, LaunchesOnANewSliceFollowAllOnTheFormerOne) {
+TEST_P(SlicesByCount, LaunchesOnANewSliceFollowAllOnTheFormerOne) {
   Counter a(*device_, 30);
   a.stream().use_graphs(false);
   a.expect_sums_on_changing_slices(300);
 }
 
-TEST_F(Slices, EqualLaunchesReplayOnTheirOwnSlice) {
+TEST_P(SlicesByCount, EqualLaunchesReplayOnTheirOwnSlice) {
   Counter a(*device_, 30);
   const auto launches = [](size_t multiprocessors) {
     uint64_t sum = 0;
     for (const simt::LaunchedOn& one : simt::launched_on())
-      if (one.place.multiprocessors.count() == multiprocessors) sum += one.launches;
+      if (count_of(one.place) == multiprocessors) sum += one.launches;
     return sum;
   };
   for (int turn = 0; turn < 8; ++turn) {
     a.stream().set_percent(turn % 2 == 0 ? 25 : 75);
-    const uint64_t small = launches(32), large = launches(96);
+    const uint64_t small = launches(count(25)), large = launches(count(75));
     float sum = 0;
     EXPECT_TRUE(a.stream().wait(a.add(sum)).status);
-    EXPECT_EQ(launches(32) > small, turn % 2 == 0) << turn;
-    EXPECT_EQ(launches(96) > large, turn % 2 == 1) << turn;
+    EXPECT_EQ(launches(count(25)) > small, turn % 2 == 0) << turn;
+    EXPECT_EQ(launches(count(75)) > large, turn % 2 == 1) << turn;
   }
   EXPECT_GE(a.stream().graphs().launches, 4u);
 }
 
 // A graph runs where it was captured. Each slice has its own, which are kept.
-TEST_F(Slices, GraphsRunOnTheSliceOfTheBatch) {
+TEST_P(SlicesByCount, GraphsRunOnTheSliceOfTheBatch) {
   Group a(*device_, 25);
   for (int turn = 0; turn < 3; ++turn)
     for (const double percent : {25.0, 50.0}) {
@@ -66,7 +66,7 @@ TEST_F(Slices, GraphsRunOnTheSliceOfTheBatch) {
       for (int i = 0; i < 4; ++i) {
         const Places places = places_of(a, 32);
         EXPECT_EQ(places.num, 1u);
-        EXPECT_EQ(places.multiprocessors.count(), percent == 25 ? 32u : 64u);
+        EXPECT_EQ(places.count, count(static_cast<size_t>(percent)));
       }
     }
   EXPECT_EQ(a.stream().graphs().kept, 2u);
@@ -74,25 +74,25 @@ TEST_F(Slices, GraphsRunOnTheSliceOfTheBatch) {
   EXPECT_EQ(a.stream().graphs().failures, 0u);
 }
 
-TEST_F(Slices, WarmUpCapturesForTheSliceOfTheNextBatch) {
+TEST_P(SlicesByCount, WarmUpCapturesForTheSliceOfTheNextBatch) {
   Group a(*device_, 25);
   a.launch_without_results(32);
   ASSERT_TRUE(a.stream().warm_up());
   EXPECT_EQ(a.stream().graphs().kept, 1u);
   a.stream().set_percent(75);
-  EXPECT_EQ(a.stream().slice().processors, 32u) << "the move waits for the next batch";
+  EXPECT_EQ(a.stream().slice().processors, count(25)) << "the move waits for the next batch";
   a.launch_without_results(32);
   ASSERT_TRUE(a.stream().warm_up());
-  EXPECT_EQ(a.stream().slice().processors, 96u);
+  EXPECT_EQ(a.stream().slice().processors, count(75));
   EXPECT_EQ(a.stream().graphs().kept, 2u);
   EXPECT_EQ(a.stream().graphs().failures, 0u);
-  EXPECT_EQ(places_of(a, 32).multiprocessors.count(), 96u);
+  EXPECT_EQ(places_of(a, 32).count, count(75));
   EXPECT_EQ(a.stream().graphs().launches, 1u) << "captured ahead";
 }
 
 // A move costs the stream's thread two calls for the order, and a few of cuBLAS. It waits for
 // nothing, and makes and frees nothing.
-TEST_F(Slices, AMoveNeitherWaitsNorAllocates) {
+TEST_P(SlicesByCount, AMoveNeitherWaitsNorAllocates) {
   Group a(*device_, 25), b(*device_, 50);
   for (const double percent : {50.0, 25.0})
     for (int i = 0; i < 3; ++i) {
@@ -118,7 +118,7 @@ TEST_F(Slices, AMoveNeitherWaitsNorAllocates) {
   EXPECT_GE(a.stream().slice().switches, 12u);
 }
 
-TEST_F(Slices, SharesChangeWhileBatchesRun) {
+TEST_P(SlicesByCount, SharesChangeWhileBatchesRun) {
   Group a(*device_, 50), b(*device_, 50);
   std::atomic<bool> ends = false;
   std::thread control([&] {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,6 +19,13 @@ namespace itif::device {
 
 // A chip of 132 multiprocessors, as an H200 has: 16 partitions of 8, and 4 in none.
 inline constexpr simt::DeviceOptions kHopper = {.num_multiprocessors = 132, .least_partition = 8};
+inline constexpr simt::DeviceOptions kHopperWithoutGreenContexts = {
+    .num_multiprocessors = 132, .has_green_contexts = false, .least_partition = 8};
+// Neither green contexts nor an MPS server.
+inline constexpr simt::DeviceOptions kHopperWithoutContexts = {.num_multiprocessors = 132,
+                                                               .has_green_contexts = false,
+                                                               .least_partition = 8,
+                                                               .has_mps = false};
 
 class Slices : public ::testing::Test {
  protected:
@@ -121,7 +129,7 @@ class Slices : public ::testing::Test {
       std::vector<float> sums(num_batches, -1);
       Stream::Event last = 0;
       for (size_t turn = 0; turn < num_batches; ++turn) {
-        stream().set_percent(turn % 2 == 0 ? 90 : 30);
+        stream().set_percent(std::array{70, 30, 100}[turn % 3]);
         const Stream::Event event = add(sums[turn]);
         if (turn > 0) {
           EXPECT_TRUE(stream().wait(last).status);
@@ -185,6 +193,17 @@ class Slices : public ::testing::Test {
   }
 
   std::unique_ptr<Device> device_;
+};
+
+// Slices that are a number of multiprocessors, by each kind: green contexts and contexts of MPS.
+class SlicesByCount : public Slices, public ::testing::WithParamInterface<const char*> {
+ protected:
+  SlicesByCount() { EXPECT_TRUE(open(kHopper, GetParam())); }
+  bool is_mps() const { return std::string(GetParam()) == "mps"; }
+  // Returns how many multiprocessors a share of whole steps has. MPS rounds up to pairs.
+  size_t count(size_t percent) const {
+    return is_mps() ? (132 * percent / 100 + 1) / 2 * 2 : 128 * percent / 100;
+  }
 };
 
 }  // namespace itif::device

@@ -80,7 +80,8 @@ size_t bound(size_t limit_bytes, size_t free) {
 Division division_of(cuda::SliceKind kind) {
   switch (kind) {
     case cuda::SliceKind::kNone: return Division::kNone;
-    case cuda::SliceKind::kGreenContexts: return Division::kProcessors;
+    case cuda::SliceKind::kGreenContexts:
+    case cuda::SliceKind::kMps: return Division::kProcessors;
     case cuda::SliceKind::kPriorities: return Division::kPriority;
   }
   return Division::kNone;
@@ -202,13 +203,18 @@ class CudaDevice final : public Device, public RegainedMemory {
     (void)cudaDeviceReset();  // may return the fault that it clears
     (void)cudaGetLastError();
     Status is_back = try_out(parts_.ordinal);
-    if (is_back) is_back = take_back_memory();
-    if (!is_back)
+    if (is_back) {
+      // Slices take memory, which was in use when free_at_start_ was measured, too.
+      parts_.slices->open_again();
+      is_back = take_back_memory();
+    }
+    if (!is_back) {
+      parts_.slices->close();
       // After an illegal access, driver 580 answers every call of the process with
       // cudaErrorDevicesUnavailable. Another process can use the GPU.
       return fail(is_back.error().code,
                   fmt::format("{}: {}", is_back.error().message, kUseAnotherProcess));
-    parts_.slices->open_again();
+    }
     epilogues_.set_processors(parts_.slices->processor_counts());
     set_info(with_slices(info(), *parts_.slices));
     parts_.registered->add_again();
@@ -331,7 +337,10 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
                 fmt::format("{} cannot read registered host memory in place", properties.name));
   ITIF_TRY(enter_context(ordinal));
   ITIF_ASSIGN(auto virtual_memory, cuda::VirtualMemory::open(ordinal));
-  ITIF_ASSIGN(auto slices, cuda::Slices::open(ordinal, options.slices));
+  cuda::SliceOptions slice_options{.wanted = options.slices, .needs_one_context = {}};
+  if (*cudnn != nullptr)
+    slice_options.needs_one_context = "attention cudnn uses one context; use attention itif";
+  ITIF_ASSIGN(auto slices, cuda::Slices::open(ordinal, std::move(slice_options)));
   DeviceInfo info;
   info.kind = "cuda";
   info.compute = types;

@@ -15,6 +15,7 @@
 #include "device/cuda/memory/pixel_plan.h"
 #include "device/cuda/memory/plan_memory.h"
 #include "device/cuda/slices/stream_slices.h"
+#include "device/cuda/stream_context.h"
 #include "device/cuda/work.h"
 #include "device/threads.h"
 #include "kernels/cuda/operators.h"
@@ -30,10 +31,10 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  public:
   static Result<std::unique_ptr<Stream>> make(const StreamParts& parts, const StreamLimits& limits,
                                               const StreamOptions& options) {
-    ITIF_ASSIGN(auto slices, StreamSlices::make(parts.slices));
+    ITIF_ASSIGN(auto slices, StreamSlices::make(parts.slices, &StreamContext::make));
     std::unique_ptr<CudaStream> made(new CudaStream(parts, std::move(slices), options));
-    ITIF_ASSIGN(made->gemms_,
-                Gemms::make(parts.compute, parts.processors, made->slices_->here(), parts.budget));
+    ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, parts.processors, made->slices_->here(),
+                                          *made->context().blas, parts.budget));
     if (parts.cudnn != nullptr) {
       ITIF_ASSIGN(made->cudnn_,
                   CudnnAttention::make(*parts.cudnn, parts.compute.activations, parts.cudnn_only,
@@ -46,7 +47,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
       ITIF_ASSIGN(work.plan, PlanMemory::make(plan));
       ITIF_ASSIGN(work.results, Results::make(staging));
       ITIF_ASSIGN(work.reads, HostReads::make(*parts.registered, limits.unregistered_bytes));
-      ITIF_TRY(work.make_events());
+      work.events = made->events_of(work);
     }
     if (options.share.percent > 0) made->set_percent(options.share.percent);
     return made;
@@ -85,6 +86,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   Status warm_up() override {
     CHECK(!work().results->has_unstaged());
     launch_pending_bias();
+    launch_.keep(slices_->here().enter());
     const uint64_t failures = graphs_.num_failed_captures();
     bool has_graph = false;
     segments_.for_each([&](const GraphSegment& segment) {
@@ -120,7 +122,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   }
   bool inputs_read(Event event) const noexcept override {
     const Work& work = works_[event % works_.size()];
-    return work.has_inputs_read ? work.inputs_read.has_come() : work.end.has_come();
+    return work.has_inputs_read ? work.events->inputs_read.has_come() : work.events->end.has_come();
   }
 
   Event record() override {
@@ -128,13 +130,13 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     stage_copies();
     flush();
     launch_.keep(work().results->copy(stream()));
-    launch_.keep(work().end.record(stream()));
+    launch_.keep(work().events->end.record(stream()));
     work().status = take_status();
     is_between_batches_ = true;
     return next_event_++;
   }
   bool is_done(Event event) const noexcept override {
-    return works_[event % works_.size()].end.has_come();
+    return works_[event % works_.size()].events->end.has_come();
   }
   // Polling costs less than a driver callback.
   bool calls_on_done() const noexcept override { return false; }
@@ -160,12 +162,16 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
         registered_(parts.registered) {}
 
   cudaStream_t stream() const { return slices_->here().streams[0]; }
+  const StreamContext& context() const { return StreamContext::of(slices_->here()); }
+  const WorkEvents* events_of(const Work& work) const {
+    return &context().events[static_cast<size_t>(&work - works_.data())];
+  }
   // Moves to another slice if the stream has been given one.
   void begin_batch() {
     if (!std::exchange(is_between_batches_, false) || !slices_->wants_to_move()) return;
     launch_.keep(slices_->move());
     const SliceStreams& here = slices_->here();
-    keep(gemms_->use_streams(here));
+    keep(gemms_->use_streams(here, *context().blas));
     if (cudnn_ != nullptr) keep(cudnn_->use_stream(stream()));
     graphs_.use_slice(here.slice);
     kernels::cuda::Processors processors = processors_;
@@ -320,6 +326,8 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   }
   // Submits the plan's copy and then the logged launches to the GPU.
   void flush() {
+    work().events = events_of(work());
+    launch_.keep(slices_->here().enter());
     launch_.keep(plan().copy(stream()));
     if (!segments_.empty()) launch_.keep(work().record_begin(stream()));
     size_t num_made = 0;
@@ -355,7 +363,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     Results& results = *work().results;
     if (!results.has_unstaged()) return;
     end_graph_segment();
-    keep(results.stage(launch_, plan(), segments_.key(), stream(), [this] { flush(); }));
+    keep(results.stage(launch_, plan(), segments_.key(), slices_->here(), [this] { flush(); }));
     end_graph_segment();
   }
 

@@ -31,7 +31,7 @@ class StreamEvent {
   }
 
   cudaEvent_t get() const { return event_; }
-  cudaError_t record(cudaStream_t stream) { return cudaEventRecord(event_, stream); }
+  cudaError_t record(cudaStream_t stream) const { return cudaEventRecord(event_, stream); }
   // Returns true if wait() would not block.
   bool has_come() const noexcept {
     if (cudaEventQuery(event_) != cudaErrorNotReady) return true;

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "device/cuda/driver/captures.h"
 #include "device/cuda/driver/error.h"
 #include "device/cuda/gemm/packed_weights.h"
 
@@ -24,7 +22,6 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // cuBLAS's recommendation for Hopper
 constexpr size_t kSideWorkspaceBytes = kEpilogueWorkspaceBytes;
-constexpr const char* kStart = "cannot start cuBLAS";
 
 int to_int(size_t value) {
   CHECK(value <= INT32_MAX);
@@ -77,41 +74,31 @@ Gemms::Gemms(const ComputeTypes& types, const kernels::cuda::Processors& process
 
 Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types,
                                            const kernels::cuda::Processors& processors,
-                                           const SliceStreams& streams,
+                                           const SliceStreams& streams, const BlasHandles& handles,
                                            std::shared_ptr<Budget> budget) {
   ITIF_ASSIGN(const Blas* blas, load_blas());
   std::unique_ptr<Gemms> gemms(new Gemms(types, processors, *blas));
-  const std::unique_lock alone(captures());
-  for (BlasStream& blas_stream : gemms->streams_)
-    ITIF_TRY(gemms->open_stream(
-        blas_stream, budget,
-        &blas_stream == &gemms->streams_[0] ? kWorkspaceBytes : kSideWorkspaceBytes));
-  ITIF_TRY(gemms->use_streams(streams));
-  ITIF_TRY(check(blas->lt_create(&gemms->lt_), kStart));
+  for (BlasStream& blas_stream : gemms->streams_) {
+    const bool is_first = &blas_stream == &gemms->streams_[0];
+    ITIF_ASSIGN(blas_stream.workspace,
+                allocate_buffer(budget, is_first ? kWorkspaceBytes : kSideWorkspaceBytes));
+  }
   ITIF_ASSIGN(gemms->host_scratch_pointers_, Pinned::allocate(3 * kMaxBucketRows * sizeof(void*)));
   ITIF_ASSIGN(gemms->scratch_pointers_,
               allocate_buffer(budget, gemms->host_scratch_pointers_.bytes()));
+  ITIF_TRY(gemms->use_streams(streams, handles));
   return gemms;
 }
 
-Status Gemms::open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>& budget,
-                          size_t workspace_bytes) {
-  ITIF_TRY(check(cudaEventCreateWithFlags(&blas_stream.reached, cudaEventDisableTiming), kStart));
-  ITIF_TRY(check(blas_.create(&blas_stream.handle), kStart));
-  // Reduce partial sums in f32, not in the result's type.
-  ITIF_TRY(check(
-      blas_.set_math_mode(blas_stream.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
-      kStart));
-  ITIF_ASSIGN(blas_stream.workspace, allocate_buffer(budget, workspace_bytes));
-  return {};
-}
-
-Status Gemms::use_streams(const SliceStreams& streams) {
+Status Gemms::use_streams(const SliceStreams& streams, const BlasHandles& handles) {
   static_assert(SliceStreams::kStreams == GemmCalls::kStreams);
-  slice_ = streams.slice;
+  context_ = streams.context.get();
   slice_processors_ = streams.processors;
+  lt_ = handles.lt;
   for (size_t i = 0; i < streams_.size(); ++i) {
     streams_[i].stream = streams.streams[i];
+    streams_[i].handle = handles.all[i];
+    streams_[i].reached = &handles.reached[i];
     ITIF_TRY(bind(streams_[i]));
   }
   return {};
@@ -126,15 +113,6 @@ Status Gemms::bind(BlasStream& blas_stream) {
   return check(blas_.set_workspace(blas_stream.handle, blas_stream.workspace->data(),
                                    blas_stream.workspace->bytes()),
                kWhat);
-}
-
-Gemms::~Gemms() {
-  const std::unique_lock alone(captures());
-  if (lt_ != nullptr) (void)blas_.lt_destroy(lt_);
-  for (BlasStream& blas_stream : streams_) {
-    if (blas_stream.handle != nullptr) (void)blas_.destroy(blas_stream.handle);
-    if (blas_stream.reached != nullptr) (void)cudaEventDestroy(blas_stream.reached);
-  }
 }
 
 const std::byte* Gemms::input(const kernels::GroupedGemm& args,

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "device/cuda/gemm/blas.h"
+#include "device/cuda/gemm/blas_handles.h"
 #include "device/cuda/gemm/epilogue.h"
 #include "device/cuda/gemm/gemm_calls.h"
 #include "device/cuda/gemm/gemm_trials.h"
@@ -61,15 +62,16 @@ class Gemms {
   static Result<GemmHandle> prepare(GemmTrials& trials, Epilogues& epilogues,
                                     ScratchWeights& scratch, const ComputeTypes& types,
                                     const GemmShape& shape, uint32_t max_rows);
-  // For launches on `streams`, which outlive their use. Errors: kResourceExhausted, kInternal.
+  // For launches on `streams`, by the handles of their context, which outlive their use. Errors:
+  // kResourceExhausted, kInternal.
   static Result<std::unique_ptr<Gemms>> make(const ComputeTypes& types,
                                              const kernels::cuda::Processors& processors,
                                              const SliceStreams& streams,
+                                             const BlasHandles& handles,
                                              std::shared_ptr<Budget> budget);
   // Makes the next launches on other streams, for as many multiprocessors as these have. REQUIRES:
-  // no launch is logged. Errors: kInternal.
-  Status use_streams(const SliceStreams& streams);
-  ~Gemms();
+  // no launch is logged; their context is current. Errors: kInternal.
+  Status use_streams(const SliceStreams& streams, const BlasHandles& handles);
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
@@ -89,12 +91,12 @@ class Gemms {
   void clear() noexcept;
 
  private:
-  // A stream of another owner with its cuBLAS handle and workspace. The first is the launches'.
+  // A stream and a cuBLAS handle of other owners, and a workspace. The first is the launches'.
   struct BlasStream {
     cublasHandle_t handle = nullptr;
     cudaStream_t stream = nullptr;
     std::unique_ptr<Buffer> workspace;
-    cudaEvent_t reached = nullptr;
+    const StreamEvent* reached = nullptr;
   };
   // The library calls. Each is made from its object alone, which is also its part of the key of a
   // graph segment: see add_call().
@@ -151,8 +153,6 @@ class Gemms {
   };
 
   Gemms(const ComputeTypes& types, const kernels::cuda::Processors& processors, const Blas& blas);
-  Status open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>& budget,
-                     size_t workspace_bytes);
   Status bind(BlasStream& blas_stream);
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
@@ -203,15 +203,16 @@ class Gemms {
 
   const ComputeTypes types_;
   const kernels::cuda::Processors processors_;
-  uint32_t slice_ = 0, slice_processors_ = 0;  // as SliceStreams has them
-  GemmCalls calls_;                            // of one launch
+  const LimitedContext* context_ = nullptr;  // as SliceStreams has them
+  uint32_t slice_processors_ = 0;
+  GemmCalls calls_;  // of one launch
   const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
   std::array<BlasStream, GemmCalls::kStreams> streams_;
   std::set<Kind> loaded_;
   std::unique_ptr<Buffer> scratch_pointers_;  // [3][kMaxBucketRows], of load_pointers()
   Pinned host_scratch_pointers_;
-  cublasLtHandle_t lt_ = nullptr;
+  cublasLtHandle_t lt_ = nullptr;                 // of another owner
   cublasStatus_t fault_ = CUBLAS_STATUS_SUCCESS;  // the last one logged
   Status refused_;
   std::vector<std::shared_ptr<Groups>> groups_;  // kept from batch to batch; in no graph

@@ -92,9 +92,9 @@ cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
 
 cudaError_t Gemms::fork(const Join& call, cudaStream_t) {
   auto& streams = call.gemms->streams_;
-  cudaError_t error = cudaEventRecord(streams[0].reached, streams[0].stream);
+  cudaError_t error = streams[0].reached->record(streams[0].stream);
   for (size_t i = 1; error == cudaSuccess && i < call.num_streams; ++i)
-    error = cudaStreamWaitEvent(streams[i].stream, streams[0].reached);
+    error = cudaStreamWaitEvent(streams[i].stream, streams[0].reached->get());
   return error;
 }
 
@@ -102,8 +102,9 @@ cudaError_t Gemms::join(const Join& call, cudaStream_t) {
   auto& streams = call.gemms->streams_;
   cudaError_t error = cudaSuccess;
   for (size_t i = 1; error == cudaSuccess && i < call.num_streams; ++i) {
-    error = cudaEventRecord(streams[i].reached, streams[i].stream);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(streams[0].stream, streams[i].reached);
+    error = streams[i].reached->record(streams[i].stream);
+    if (error == cudaSuccess)
+      error = cudaStreamWaitEvent(streams[0].stream, streams[i].reached->get());
   }
   return error;
 }

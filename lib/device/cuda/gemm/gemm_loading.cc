@@ -12,8 +12,10 @@ namespace itif::device::cuda {
 // REQUIRES: the stream runs no batch.
 template <class Call>
 cudaError_t Gemms::load_once(const Kind& kind, size_t stream_index, const Call& call) {
-  Kind on_slice = kind;  // cuBLAS may choose another kernel for fewer multiprocessors
+  // cuBLAS loads kernels for each context, and may choose another one for fewer multiprocessors.
+  Kind on_slice = kind;
   on_slice.push_back(slice_processors_);
+  on_slice.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(context_)));
   if (loaded_.contains(on_slice)) return cudaSuccess;
   cudaError_t error = call();
   if (error == cudaSuccess) error = cudaStreamSynchronize(streams_[stream_index].stream);

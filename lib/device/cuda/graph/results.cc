@@ -22,8 +22,10 @@ Result<std::shared_ptr<ResultStaging>> ResultStaging::make(std::shared_ptr<Budge
   return std::shared_ptr<ResultStaging>(new ResultStaging(std::move(budget), std::move(memory)));
 }
 
-Status ResultStaging::grow(size_t bytes, size_t used, cudaStream_t stream) {
+Status ResultStaging::grow(size_t bytes, size_t used, const SliceStreams& streams) {
   ITIF_ASSIGN(std::unique_ptr<Buffer> memory, allocate_buffer(budget_, bytes));
+  ITIF_TRY(check(streams.enter(), kWhat));
+  cudaStream_t stream = streams.streams[0];
   if (used > 0)
     ITIF_TRY(check(cudaMemcpyAsync(memory->data(), data(), used, cudaMemcpyDeviceToDevice, stream),
                    kWhat));
@@ -49,9 +51,9 @@ void Results::add(const void* source, size_t bytes, void* target) {
 }
 
 Status Results::stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
-                      cudaStream_t stream, const std::function<void()>& flush) {
+                      const SliceStreams& streams, const std::function<void()>& flush) {
   const std::vector<kernels::cuda::CopyPiece>& all = pieces_;
-  Status grown = make_room(stream, flush);
+  Status grown = make_room(streams, flush);
   const auto* pieces = plan.put(launch, std::span<const kernels::cuda::CopyPiece>(all));
   if (grown && pieces != nullptr) {
     const auto count = static_cast<uint32_t>(all.size());
@@ -67,10 +69,10 @@ Status Results::stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, L
   return grown;
 }
 
-Status Results::make_room(cudaStream_t stream, const std::function<void()>& flush) {
+Status Results::make_room(const SliceStreams& streams, const std::function<void()>& flush) {
   if (used_ > staging_->bytes()) {
     flush();
-    ITIF_TRY(staging_->grow(2 * used_, staged_, stream));
+    ITIF_TRY(staging_->grow(2 * used_, staged_, streams));
   }
   if (used_ > host_.bytes()) {
     ITIF_ASSIGN(host_, Pinned::allocate(staging_->bytes()));

@@ -10,6 +10,7 @@
 #include "device/cuda/graph/graphs.h"
 #include "device/cuda/memory/memory.h"
 #include "device/cuda/memory/plan_memory.h"
+#include "device/cuda/slices/slices.h"
 #include "kernels/cuda/operators.h"
 
 namespace itif::device::cuda {
@@ -23,8 +24,8 @@ class ResultStaging {
   std::byte* data() const { return memory_->data(); }
   size_t bytes() const { return memory_->bytes(); }
   // Grows to `bytes` and keeps the first `used` bytes. REQUIRES: all launches were submitted to
-  // `stream`. Errors: as make().
-  Status grow(size_t bytes, size_t used, cudaStream_t stream);
+  // `streams`. Errors: as make().
+  Status grow(size_t bytes, size_t used, const SliceStreams& streams);
 
  private:
   ResultStaging(std::shared_ptr<Budget> budget, std::unique_ptr<Buffer> memory)
@@ -44,7 +45,7 @@ class Results {
   // Logs the launch that gathers the added pieces. If results need more memory than there is, first
   // calls `flush`, which submits the logged launches. Errors: kResourceExhausted, kInternal.
   Status stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
-               cudaStream_t stream, const std::function<void()>& flush);
+               const SliceStreams& streams, const std::function<void()>& flush);
   // Copies the gathered results to pinned host memory, after the stream's launches.
   cudaError_t copy(cudaStream_t stream);
   // Writes the results to their targets. REQUIRES: copy() has completed.
@@ -56,7 +57,7 @@ class Results {
     size_t at = 0, bytes = 0;
     void* to = nullptr;
   };
-  Status make_room(cudaStream_t stream, const std::function<void()>& flush);
+  Status make_room(const SliceStreams& streams, const std::function<void()>& flush);
 
   std::shared_ptr<ResultStaging> staging_;
   Pinned host_;

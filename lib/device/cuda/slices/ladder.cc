@@ -15,6 +15,7 @@ namespace {
 
 constexpr unsigned kGreenSince = 13000;  // the interface that this file is compiled against
 constexpr const char* kNoGreen = "green contexts cannot be made";
+constexpr const char* kNoLimit = "the GPU does not answer";
 constexpr const char* kNoStream = "cannot make a stream on a slice of the GPU";
 
 }  // namespace
@@ -23,34 +24,49 @@ std::string_view name_of(SliceKind kind) {
   switch (kind) {
     case SliceKind::kNone: return "none";
     case SliceKind::kGreenContexts: return "green-contexts";
+    case SliceKind::kMps: return "mps";
     case SliceKind::kPriorities: return "priorities";
   }
   return "?";
 }
 
-Result<std::unique_ptr<SliceLadder>> SliceLadder::open(int ordinal, std::string_view wanted) {
+Result<std::unique_ptr<SliceLadder>> SliceLadder::open(int ordinal, const SliceOptions& options) {
   using enum SliceKind;
-  const bool is_auto = wanted == "auto";
+  const bool is_auto = options.wanted == "auto";
   std::unique_ptr<SliceLadder> made(new SliceLadder(ordinal));
-  if (wanted == name_of(kNone)) return made;
-  if (!is_auto && wanted != name_of(kGreenContexts) && wanted != name_of(kPriorities))
-    return fail(
-        Code::kInvalidArgument,
-        fmt::format("unknown slices '{}': auto, green-contexts, priorities or none", wanted));
-  Status opened;
-  if (is_auto || wanted == name_of(kGreenContexts)) {
-    opened = made->open_green_contexts();
-    if (is_auto && !opened)
-      log::info("the GPU is divided by priorities: {}", opened.error().message);
+  if (options.wanted == name_of(kNone)) return made;
+  std::string why;  // the kinds before do not work
+  for (const SliceKind kind : {kGreenContexts, kMps, kPriorities}) {
+    if (!is_auto && options.wanted != name_of(kind)) continue;
+    const Status opened = made->open_kind(kind, options);
+    (void)cudaGetLastError();
+    if (opened) {
+      if (!why.empty()) log::info("the GPU is divided by {}: {}", name_of(kind), why);
+      return made;
+    }
+    if (!is_auto)
+      return fail(Code::kUnsupported, fmt::format("slices {} cannot be used: {}", options.wanted,
+                                                  opened.error().message));
+    why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", name_of(kind), opened.error().message);
   }
-  if (wanted == name_of(kPriorities) || (is_auto && !opened)) opened = made->open_priorities();
-  (void)cudaGetLastError();
-  if (opened) return made;
   if (!is_auto)
-    return fail(Code::kUnsupported, fmt::format("slices {} cannot be used: {}", wanted,
-                                                std::move(opened.error().message)));
-  log::info("the GPU is not divided: {}", opened.error().message);
+    return fail(Code::kInvalidArgument,
+                fmt::format("unknown slices '{}': auto, green-contexts, mps, priorities or none",
+                            options.wanted));
+  log::info("the GPU is not divided: {}", why);
   return made;
+}
+
+Status SliceLadder::open_kind(SliceKind kind, const SliceOptions& options) {
+  Status opened;
+  switch (kind) {
+    case SliceKind::kNone: break;
+    case SliceKind::kGreenContexts: opened = open_green_contexts(); break;
+    case SliceKind::kMps: opened = open_mps(options); break;
+    case SliceKind::kPriorities: opened = open_priorities(); break;
+  }
+  if (opened) kind_ = kind;
+  return opened;
 }
 
 SliceLadder::~SliceLadder() {
@@ -82,7 +98,6 @@ Status SliceLadder::open_green_contexts() {
   for (uint32_t num_steps = std::min(kMaxSteps, count); num_steps >= 2; num_steps /= 2) {
     made = make_contexts(partitions, num_steps);
     if (!made) continue;
-    kind_ = SliceKind::kGreenContexts;
     num_steps_ = num_steps;
     return {};
   }
@@ -103,7 +118,7 @@ Status SliceLadder::make_contexts(std::span<CUdevResource> partitions, uint32_t 
           driver_.describe(&description, run.data(), static_cast<unsigned>(run.size())), kNoGreen);
       if (status)
         status =
-            check(driver_.create(&made.context, description, ordinal_, CU_GREEN_CTX_DEFAULT_STREAM),
+            check(driver_.create(&made.green, description, ordinal_, CU_GREEN_CTX_DEFAULT_STREAM),
                   kNoGreen);
       if (!status) {
         close_contexts();
@@ -116,8 +131,48 @@ Status SliceLadder::make_contexts(std::span<CUdevResource> partitions, uint32_t 
 }
 
 void SliceLadder::close_contexts() noexcept {
-  for (const Context& one : contexts_) (void)driver_.destroy(one.context);
+  for (const Context& one : contexts_)
+    if (one.green != nullptr) (void)driver_.destroy(one.green);
   contexts_.clear();
+}
+
+Status SliceLadder::open_mps(const SliceOptions& options) {
+  if (!options.needs_one_context.empty())
+    return fail(Code::kUnsupported, options.needs_one_context);
+  int num_processors = 0, has_pools = 0;
+  ITIF_TRY(check(cudaDeviceGetAttribute(&num_processors, cudaDevAttrMultiProcessorCount, ordinal_),
+                 kNoLimit));
+  ITIF_TRY(check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, ordinal_),
+                 kNoLimit));
+  // Other memory belongs to the context that allocates it.
+  if (has_pools == 0) return fail(Code::kUnsupported, "the GPU has no memory pools");
+  Status made;
+  for (uint32_t num_steps = kMaxMpsSteps; num_steps >= 2; num_steps /= 2) {
+    made = make_limited_contexts(static_cast<uint32_t>(num_processors), num_steps);
+    if (made) {
+      num_steps_ = num_steps;
+      return {};
+    }
+    close_contexts();
+  }
+  return made;
+}
+
+// Makes a context for each run of steps but that of all.
+Status SliceLadder::make_limited_contexts(uint32_t num_processors, uint32_t num_steps) {
+  for (uint32_t first = 0; first < num_steps; ++first)
+    for (uint32_t count = 1; first + count <= num_steps; ++count) {
+      if (count == num_steps) continue;
+      ITIF_ASSIGN(auto made,
+                  LimitedContext::make(ordinal_, std::max(1u, num_processors * count / num_steps)));
+      const uint32_t processors = made->processors();
+      if (processors >= num_processors)
+        return fail(Code::kUnsupported,
+                    fmt::format("the driver gives a context of {}/{} of {} multiprocessors {}",
+                                count, num_steps, num_processors, processors));
+      contexts_.push_back({.green = nullptr, .limited = std::move(made), .processors = processors});
+    }
+  return {};
 }
 
 Status SliceLadder::open_priorities() {
@@ -125,7 +180,6 @@ Status SliceLadder::open_priorities() {
   ITIF_TRY(check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
                  "the GPU does not tell its stream priorities"));
   if (greatest >= least) return fail(Code::kUnsupported, "the GPU has no stream priorities");
-  kind_ = SliceKind::kPriorities;
   lowest_priority_ = least;
   num_steps_ = static_cast<uint32_t>(least - greatest) + 1;
   return {};
@@ -156,7 +210,8 @@ std::vector<uint32_t> SliceLadder::slices_of(std::span<const double> percents) c
   switch (kind_) {
     case SliceKind::kNone: return std::vector<uint32_t>(percents.size());
     case SliceKind::kPriorities: return ranks_of(percents);
-    case SliceKind::kGreenContexts: break;
+    case SliceKind::kGreenContexts:
+    case SliceKind::kMps: break;
   }
   std::vector<uint32_t> slices;
   for (const Run& run : place(percents, num_steps_)) slices.push_back(slice_of(run));
@@ -164,7 +219,11 @@ std::vector<uint32_t> SliceLadder::slices_of(std::span<const double> percents) c
 }
 
 uint32_t SliceLadder::processors(uint32_t slice) const {
-  return kind_ == SliceKind::kGreenContexts && slice > 0 ? contexts_.at(slice - 1).processors : 0;
+  return has_contexts() && slice > 0 ? contexts_.at(slice - 1).processors : 0;
+}
+
+std::shared_ptr<const LimitedContext> SliceLadder::context(uint32_t slice) const {
+  return kind_ == SliceKind::kMps && slice > 0 ? contexts_.at(slice - 1).limited : nullptr;
 }
 
 std::vector<uint32_t> SliceLadder::processor_counts() const {
@@ -175,17 +234,16 @@ std::vector<uint32_t> SliceLadder::processor_counts() const {
 
 Result<cudaStream_t> SliceLadder::make_stream(uint32_t slice) const {
   cudaStream_t made = nullptr;
-  (void)cudaSetDevice(ordinal_);  // any thread may be the first to need a stream
-  if (slice == 0)
-    ITIF_TRY(check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), kNoStream));
-  else if (kind_ == SliceKind::kPriorities)
+  if (kind_ == SliceKind::kPriorities && slice > 0)
     ITIF_TRY(check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
                                                 lowest_priority_ - static_cast<int>(slice)),
                    kNoStream));
+  else if (kind_ == SliceKind::kGreenContexts && slice > 0)
+    ITIF_TRY(
+        check(driver_.make_stream(&made, contexts_.at(slice - 1).green, CU_STREAM_NON_BLOCKING, 0),
+              kNoStream));
   else
-    ITIF_TRY(check(
-        driver_.make_stream(&made, contexts_.at(slice - 1).context, CU_STREAM_NON_BLOCKING, 0),
-        kNoStream));
+    ITIF_TRY(check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), kNoStream));
   return made;
 }
 

@@ -8,14 +8,22 @@
 
 namespace itif::device::cuda {
 
+cudaError_t SliceStreams::enter() const noexcept {
+  if (!has_own_context) return cudaSuccess;
+  return context == nullptr ? cudaSetDevice(ordinal) : context->enter();
+}
+
 SliceStreams::~SliceStreams() {
+  const ContextScope scope(context.get());
+  in_context.reset();
+  left = {};
   for (cudaStream_t stream : streams)
     if (stream != nullptr) (void)cudaStreamDestroy(stream);
 }
 
-Result<std::unique_ptr<Slices>> Slices::open(int ordinal, std::string wanted) {
-  std::unique_ptr<Slices> made(new Slices(ordinal, std::move(wanted)));
-  ITIF_ASSIGN(made->ladder_, SliceLadder::open(ordinal, made->wanted_));
+Result<std::unique_ptr<Slices>> Slices::open(int ordinal, SliceOptions options) {
+  std::unique_ptr<Slices> made(new Slices(ordinal, std::move(options)));
+  ITIF_ASSIGN(made->ladder_, SliceLadder::open(ordinal, made->options_));
   return made;
 }
 
@@ -51,8 +59,14 @@ Result<std::unique_ptr<SliceStreams>> Slices::make_streams(uint32_t slice) const
   const std::lock_guard lock(mutex_);
   if (!ladder_) return fail(Code::kUnavailable, "the GPU has refused its reset");
   auto made = std::make_unique<SliceStreams>();
+  made->ordinal = ordinal_;
   made->slice = slice;
   made->processors = ladder_->processors(slice);
+  made->has_own_context = ladder_->kind() == SliceKind::kMps;
+  made->context = ladder_->context(slice);
+  (void)cudaSetDevice(ordinal_);  // any thread may be the first to need a stream
+  const ContextScope scope(made->context.get());
+  ITIF_ASSIGN(made->left, StreamEvent::make(cudaEventDisableTiming));
   for (cudaStream_t& stream : made->streams) {
     ITIF_ASSIGN(stream, ladder_->make_stream(slice));
   }
@@ -80,10 +94,11 @@ void Slices::close() noexcept {
 
 void Slices::open_again() noexcept {
   const std::lock_guard lock(mutex_);
-  auto opened = SliceLadder::open(ordinal_, wanted_);
+  auto opened = SliceLadder::open(ordinal_, options_);
   if (!opened) {
     log::warning("the GPU is not divided after its reset: {}", opened.error().message);
-    opened = SliceLadder::open(ordinal_, name_of(SliceKind::kNone));
+    opened = SliceLadder::open(
+        ordinal_, {.wanted = std::string(name_of(SliceKind::kNone)), .needs_one_context = {}});
   }
   ladder_ = std::move(*opened);
 }

@@ -1,12 +1,12 @@
 // The slices of one itif stream: the CUDA streams that it has on each, and its moves between them.
-// CUDA streams are made in the thread that changes the share, and kept.
+// The thread that changes the share makes them, with the parts of their context. They are kept.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "device/cuda/driver/event.h"
 #include "device/cuda/slices/slices.h"
 
 namespace itif::device::cuda {
@@ -14,8 +14,11 @@ namespace itif::device::cuda {
 // The stream's thread calls all but set_percent().
 class StreamSlices final : private SliceUser {
  public:
+  // Makes the stream's parts in the current context. Any thread.
+  using MakeInContext = std::function<Result<std::shared_ptr<InContext>>()>;
   // Begins on slice 0. Errors: kResourceExhausted, kInternal.
-  static Result<std::unique_ptr<StreamSlices>> make(std::shared_ptr<Slices> slices);
+  static Result<std::unique_ptr<StreamSlices>> make(std::shared_ptr<Slices> slices,
+                                                    MakeInContext make_in_context);
   ~StreamSlices() override;
   StreamSlices(const StreamSlices&) = delete;
   StreamSlices& operator=(const StreamSlices&) = delete;
@@ -24,19 +27,21 @@ class StreamSlices final : private SliceUser {
   const SliceStreams& here() const { return *here_; }
   uint64_t num_moves() const { return num_moves_; }
   bool wants_to_move() const { return wanted_.load(std::memory_order_acquire) != here_; }
-  // Moves to the wanted slice: its stream waits on the device for all launches on the former one.
-  // The host does not wait. Call between two batches.
+  // Moves to the wanted slice, and enters its context: its stream waits on the device for all
+  // launches on the former one. The host does not wait. Call between two batches.
   cudaError_t move();
 
  private:
-  explicit StreamSlices(std::shared_ptr<Slices> slices) : slices_(std::move(slices)) {}
+  StreamSlices(std::shared_ptr<Slices> slices, MakeInContext make_in_context)
+      : slices_(std::move(slices)), make_in_context_(std::move(make_in_context)) {}
   void use_slice(uint32_t slice) noexcept override;
+  Result<std::unique_ptr<SliceStreams>> make_streams(uint32_t slice) const;
 
   const std::shared_ptr<Slices> slices_;
+  const MakeInContext make_in_context_;
   std::vector<std::unique_ptr<SliceStreams>> all_;  // guarded by Slices' lock
   const SliceStreams* here_ = nullptr;
   std::atomic<const SliceStreams*> wanted_{nullptr};
-  StreamEvent left_;  // the end of the launches on the former slice
   uint64_t num_moves_ = 0;
 };
 
