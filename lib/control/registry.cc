@@ -52,7 +52,9 @@ Status put_versions(Database& database, const tenant::Record& record) {
                             version.placement.group,
                             static_cast<int64_t>(version.placement.vocab),
                             static_cast<int64_t>(version.placement.max_positions),
-                            static_cast<int64_t>(version.placement.type_vocab)};
+                            static_cast<int64_t>(version.placement.type_vocab),
+                            version.contents.digest,
+                            version.contents.stamp};
     ITIF_TRY(database.run(fmt::format("INSERT INTO other_version ({}) VALUES ({})", kVersionColumns,
                                       parameters(std::size(values))),
                           values));

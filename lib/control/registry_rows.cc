@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kTenantColumns =
     "id, name, model_dir, base_dir, group_name, state, key_epoch, key, previous_key_epoch, "
     "previous_key, created_unix_ns, updated_unix_ns, version, installed_unix_ns, canary_percent, "
-    "placed_group, placed_vocab, placed_positions, placed_types";
+    "placed_group, placed_vocab, placed_positions, placed_types, digest, file_stamp";
 
 constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMaxStoredPercent = 99;
@@ -30,6 +30,18 @@ Blob blob_of(const tenant::Key& key) {
 
 const char* optional_path_rule(std::string_view text) {
   return text.empty() ? nullptr : absolute_path_rule(text);
+}
+
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+const char* digest_rule(std::string_view text) {
+  return text.empty() || is_hex(text, 64) ? nullptr : "64 hexadecimal digits or empty";
+}
+
+const char* stamp_rule(std::string_view text) {
+  return text.empty() || is_hex(text, 32) ? nullptr : "32 hexadecimal digits or empty";
 }
 
 const char* optional_spec_rule(std::string_view text) {
@@ -112,6 +124,13 @@ tenant::Placement read_placement(RowReader& reader) {
   return placement;
 }
 
+tenant::Contents read_contents_of(RowReader& reader) {
+  tenant::Contents contents;
+  contents.digest = reader.text("digest", digest_rule);
+  contents.stamp = reader.text("file_stamp", stamp_rule);
+  return contents;
+}
+
 std::string row_of(const tenant::Record& record) {
   return fmt::format("the tenant with id {} ({})", record.id, quoted(record.name));
 }
@@ -144,7 +163,9 @@ std::vector<Value> tenant_values(const tenant::Record& r) {
                                r.placement.group,
                                static_cast<int64_t>(r.placement.vocab),
                                static_cast<int64_t>(r.placement.max_positions),
-                               static_cast<int64_t>(r.placement.type_vocab)};
+                               static_cast<int64_t>(r.placement.type_vocab),
+                               r.contents.digest,
+                               r.contents.stamp};
   for (const tenant::SettingField& field : tenant::kSettingFields)
     values.emplace_back(static_cast<int64_t>(field.get(r)));
   return values;
@@ -179,6 +200,7 @@ Result<tenant::Record> read_tenant(const Row& row, const std::string& path) {
   r.installed_unix_ns = reader.number<uint64_t>("installed_unix_ns", 0, kMaxNs);
   r.canary_percent = reader.number<uint32_t>("canary_percent", 0, kMaxStoredPercent);
   r.placement = read_placement(reader);
+  r.contents = read_contents_of(reader);
   for (const tenant::SettingField& field : tenant::kSettingFields)
     field.set(r, reader.number<uint64_t>(field.name, field.min, field.max));
   ITIF_TRY(reader.result(path, "tenant", row_of(r)));
@@ -197,6 +219,7 @@ Result<std::pair<uint32_t, tenant::Version>> read_version(const Row& row, const 
   version.state = static_cast<tenant::VersionState>(
       reader.number<uint8_t>("state", kFirst, tenant::kNumVersionStates - 1));
   version.placement = read_placement(reader);
+  version.contents = read_contents_of(reader);
   ITIF_TRY(reader.result(path, "other_version",
                          fmt::format("version {} of tenant {}", version.number, id)));
   return std::pair(id, std::move(version));

@@ -20,7 +20,7 @@ std::vector<Value> tenant_values(const tenant::Record& record);
 // Columns of the tables `other_version` and `group_setting`, in the order that is read here.
 inline constexpr std::string_view kVersionColumns =
     "tenant_id, number, model_dir, base_dir, installed_unix_ns, state, placed_group, placed_vocab, "
-    "placed_positions, placed_types";
+    "placed_positions, placed_types, digest, file_stamp";
 inline constexpr std::string_view kGroupColumns =
     "name, planner, scheduler, share_percent, cpus, weight";
 

@@ -77,6 +77,11 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      "ALTER TABLE other_version ADD COLUMN placed_vocab INTEGER NOT NULL DEFAULT 0",
      "ALTER TABLE other_version ADD COLUMN placed_positions INTEGER NOT NULL DEFAULT 0",
      "ALTER TABLE other_version ADD COLUMN placed_types INTEGER NOT NULL DEFAULT 0"},
+    // tenant::Contents
+    {"ALTER TABLE tenant ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE tenant ADD COLUMN file_stamp TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE other_version ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE other_version ADD COLUMN file_stamp TEXT NOT NULL DEFAULT ''"},
 };
 constexpr int64_t kFirstWithChecksums = 8;
 

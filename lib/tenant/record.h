@@ -49,6 +49,7 @@ struct Record : Identity, Settings {
   std::string base_dir;  // of an adapter's base model; empty: model_dir holds a whole model
   uint64_t installed_unix_ns = 0;
   Placement placement;          // of the active version
+  Contents contents;            // likewise
   std::vector<Version> others;  // versions that are not active, in order of their numbers
   uint32_t canary_percent = 0;  // requests that the canary among them answers; 0: there is none
   std::string group;            // a group's name; empty: chosen by the model's architecture

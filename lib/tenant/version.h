@@ -29,6 +29,15 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
+// The files of a version as they were when it was loaded. A number of a version always means the
+// same digest.
+struct Contents {
+  std::string digest;  // serving/model_contents.h: 64 hexadecimal digits; empty: unknown
+  std::string stamp;   // of the files that had this digest last: 32 hexadecimal digits, or empty
+
+  bool operator==(const Contents&) const = default;
+};
+
 struct Version {
   uint32_t number = 1;
   std::string model_dir;
@@ -36,6 +45,7 @@ struct Version {
   VersionState state = VersionState::kActive;
   std::string base_dir = {};  // of an adapter's base model; empty: model_dir holds a whole model
   Placement placement = {};
+  Contents contents = {};
 
   bool operator==(const Version&) const = default;
 };

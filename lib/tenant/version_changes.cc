@@ -27,6 +27,7 @@ void set_active(Record& record, Version version) {
   record.base_dir = std::move(version.base_dir);
   record.installed_unix_ns = version.installed_unix_ns;
   record.placement = std::move(version.placement);
+  record.contents = std::move(version.contents);
 }
 
 // Puts the active version among the others. The caller sets another active one.
@@ -72,8 +73,8 @@ const char* version_state_name(VersionState state) noexcept {
 }
 
 Version active_version(const Record& record) {
-  return {record.version, record.model_dir, record.installed_unix_ns,
-          kActive,        record.base_dir,  record.placement};
+  return {record.version,  record.model_dir, record.installed_unix_ns, kActive,
+          record.base_dir, record.placement, record.contents};
 }
 
 const Version* find_version(const Record& record, VersionState state) noexcept {
@@ -94,6 +95,32 @@ void place_version(Record& record, uint32_t number, const Placement& placement) 
   if (number == record.version) record.placement = placement;
   for (Version& version : record.others)
     if (version.number == number) version.placement = placement;
+}
+
+void note_contents(Record& record, uint32_t number, const Contents& contents) {
+  if (number == record.version) record.contents = contents;
+  for (Version& version : record.others)
+    if (version.number == number) version.contents = contents;
+}
+
+uint32_t renumber_version(Record& record, uint32_t number, const Contents& contents,
+                          uint64_t unix_ns) {
+  Version* canary = find(record, kCanary);
+  CHECK(number == record.version || (canary != nullptr && number == canary->number));
+  Version next = number == record.version ? active_version(record) : *canary;
+  next.number = next_number(record);
+  next.installed_unix_ns = unix_ns;
+  next.contents = contents;
+  const uint32_t new_number = next.number;
+  if (next.state == kActive) {
+    put_aside(record, kPrevious);
+    set_active(record, std::move(next));
+  } else {
+    canary->state = kRolledBack;
+    record.others.push_back(std::move(next));
+  }
+  prune(record);
+  return new_number;
 }
 
 std::string neighbour_group(const Record& record, uint32_t number) {

@@ -22,6 +22,14 @@ std::vector<Version> all_versions(const Record& record);
 
 // Notes where a version was loaded. Does nothing if the record lacks the version.
 void place_version(Record& record, uint32_t number, const Placement& placement);
+// Notes what a version's files held when it was loaded. Does nothing if the record lacks it.
+void note_contents(Record& record, uint32_t number, const Contents& contents);
+// Gives the active version or the canary a new number, because its files have other contents by
+// now. The active version under the old number becomes the previous one; a canary's old number
+// counts as rolled back. Returns the new number. REQUIRES: `number` is that of the active version
+// or of the canary.
+uint32_t renumber_version(Record& record, uint32_t number, const Contents& contents,
+                          uint64_t unix_ns);
 // Returns the group in which a version without a placement should be loaded if its model fits
 // there: that of the tenant's other model. Empty: none is known.
 std::string neighbour_group(const Record& record, uint32_t number);

@@ -86,6 +86,11 @@ constexpr Column kColumns[] = {
     {"contents", "identity"},
     {"contents", "changes"},
     {"contents", "checksum"},
+    // Added later, at the end, so that the corpus keeps its meaning.
+    {"tenant", "digest"},
+    {"tenant", "file_stamp"},
+    {"other_version", "digest"},
+    {"other_version", "file_stamp"},
 };
 constexpr const char* kTables[] = {"tenant", "other_version", "group_setting", "sequence",
                                    "contents"};
@@ -114,6 +119,7 @@ tenant::Record record_of(uint32_t id) {
   record.others = {{1, "/models/old", 4, tenant::VersionState::kPrevious, {}},
                    {4, "/models/new", 6, tenant::VersionState::kCanary, {}}};
   record.canary_percent = 5;
+  record.contents = {std::string(64, 'a'), std::string(32, '1')};
   return record;
 }
 
@@ -286,7 +292,7 @@ bool equal(const tenant::Record& a, const tenant::Record& b) {
          a.base_dir == b.base_dir && a.group == b.group && a.state == b.state &&
          a.key.epoch == b.key.epoch && a.key.bytes == b.key.bytes &&
          a.has_previous_key == b.has_previous_key && a.version == b.version &&
-         a.others == b.others && a.canary_percent == b.canary_percent &&
+         a.contents == b.contents && a.others == b.others && a.canary_percent == b.canary_percent &&
          std::ranges::all_of(tenant::kSettingFields, [&](const tenant::SettingField& field) {
            return field.get(a) == field.get(b);
          });

@@ -33,10 +33,12 @@ inline tenant::Record record_of(uint32_t id, const std::string& name) {
   r.version = 7;
   r.installed_unix_ns = 1'700'000'000'000'000'003;
   r.placement = {"g", 30522, 512, 2};
+  r.contents = {std::string(64, 'a'), std::string(32, '1')};
   r.others = {{2, "/models/old", 4, tenant::VersionState::kRetired},
               {5, "/models/before", 5, tenant::VersionState::kPrevious},
               {8, "/models/new", 6, tenant::VersionState::kCanary}};
   r.others[1].placement = {"bert-2x128-2-512-gelu-1e-12.2", 100, 64, 0};
+  r.others[2].contents = {std::string(64, 'b'), std::string(32, '2')};
   r.canary_percent = 5;
   return r;
 }
@@ -60,17 +62,35 @@ inline void expect_equal(const tenant::Record& a, const tenant::Record& b) {
   EXPECT_EQ(a.version, b.version);
   EXPECT_EQ(a.installed_unix_ns, b.installed_unix_ns);
   EXPECT_EQ(a.placement, b.placement);
+  EXPECT_EQ(a.contents, b.contents);
   EXPECT_EQ(a.others, b.others);
   EXPECT_EQ(a.canary_percent, b.canary_percent);
 }
 
-// Makes the schema one that does not say where versions were placed. `sql` runs a statement.
+using Tables = std::initializer_list<const char*>;
+
+// Makes the schema that of version 10, without digests. `sql` runs a statement.
 template <class Sql>
-void drop_placements(const Sql& sql,
-                     std::initializer_list<const char*> tables = {"tenant", "other_version"}) {
+void drop_digests(const Sql& sql, Tables tables = {"tenant", "other_version"}) {
+  for (const char* table : tables)
+    for (const char* column : {"digest", "file_stamp"})
+      sql(std::string("ALTER TABLE ") + table + " DROP COLUMN " + column);
+}
+
+// Makes the schema one that does not say where versions were placed.
+template <class Sql>
+void drop_placements(const Sql& sql, Tables tables = {"tenant", "other_version"}) {
+  drop_digests(sql, tables);
   for (const char* table : tables)
     for (const char* column : {"group", "vocab", "positions", "types"})
       sql(std::string("ALTER TABLE ") + table + " DROP COLUMN placed_" + column);
+}
+
+// A record as an upgrade makes it from a schema without digests.
+inline tenant::Record without_digests(tenant::Record record) {
+  record.contents = {};
+  for (tenant::Version& version : record.others) version.contents = {};
+  return record;
 }
 
 }  // namespace itif::control

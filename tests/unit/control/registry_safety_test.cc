@@ -159,7 +159,7 @@ TEST_F(RegistrySafety, UpgradesARegistryWithoutChecksumsAndMark) {
     const auto records = registry->load();
     ASSERT_TRUE(records) << records.error().message;
     ASSERT_EQ(records->size(), 2u);
-    tenant::Record expected = record_of(2, "tenant2");
+    tenant::Record expected = without_digests(record_of(2, "tenant2"));
     expected.placement = expected.others[1].placement = {};
     expect_equal(records->at(1), expected);
     EXPECT_EQ(*registry->allocate_id(), 4u);

@@ -46,6 +46,49 @@ TEST(VersionChanges, PlacementsStayWithTheirVersions) {
   EXPECT_EQ(record.placement, second);
 }
 
+TEST(VersionChanges, ContentsStayWithTheirVersions) {
+  Record record = first_version();
+  const Contents first = {"a", "1"}, second = {"b", "2"};
+  note_contents(record, 1, first);
+  EXPECT_EQ(record.contents, first);
+  install(record, 2);
+  EXPECT_EQ(record.contents, Contents()) << "not loaded yet";
+  EXPECT_EQ(record.others[0].contents, first);
+  note_contents(record, 2, second);
+  note_contents(record, 9, first);
+  ASSERT_TRUE(roll_back(record));
+  EXPECT_EQ(record.contents, first);
+  EXPECT_EQ(record.others[0].contents, second);
+}
+
+TEST(VersionChanges, ChangedActiveVersionGetsANewNumber) {
+  Record record = first_version();
+  install(record, 2);
+  note_contents(record, 2, {"a", "1"});
+  place_version(record, 2, {"g", 10, 20, 2});
+  install_canary(record, "/m/3", 5, 3);
+  EXPECT_EQ(renumber_version(record, 2, {"b", "2"}, 9), 4u);
+  EXPECT_EQ(states(record), "4 active, 3 canary, 2 previous, 1 retired");
+  EXPECT_EQ(record.model_dir, "/m/2");
+  EXPECT_EQ(record.installed_unix_ns, 9u);
+  EXPECT_EQ(record.placement.group, "g");
+  EXPECT_EQ(record.contents, (Contents{"b", "2"}));
+  EXPECT_EQ(find_version(record, VersionState::kPrevious)->contents, (Contents{"a", "1"}));
+  EXPECT_EQ(record.canary_percent, 5u);
+}
+
+TEST(VersionChanges, ChangedCanaryGetsANewNumber) {
+  Record record = first_version();
+  install_canary(record, "/m/2", 5, 3);
+  note_contents(record, 2, {"a", "1"});
+  EXPECT_EQ(renumber_version(record, 2, {"b", "2"}, 9), 3u);
+  EXPECT_EQ(states(record), "3 canary, 2 rolled_back, 1 active");
+  EXPECT_EQ(record.canary_percent, 5u);
+  ASSERT_TRUE(promote_canary(record));
+  EXPECT_EQ(record.contents, (Contents{"b", "2"}));
+  EXPECT_EQ(record.model_dir, "/m/2");
+}
+
 TEST(VersionChanges, UpdateMakesTheActiveVersionThePreviousOne) {
   Record record = first_version();
   EXPECT_EQ(states(record), "1 active");
