@@ -23,6 +23,12 @@ class Appliance {
  public:
   virtual ~Appliance() = default;
 
+  // admit(), admit_listed(), update() and moves to another device note in the listed record what
+  // each loaded version's files hold (Version::contents). A version that serves, and whose files
+  // hold something else when it is loaded again, is checked with its samples and gets a new number
+  // (renumber_version()). update() and admit() refuse changed files of another version that is to
+  // serve again.
+  //
   // admit(), admit_listed() and update() note in the listed record into which group they loaded
   // each version (Version::placement). A version without a group of the tenant's choice is
   // loaded into that group again; one that was in none joins the group of the tenant's other model
@@ -46,7 +52,7 @@ class Appliance {
   // the canary, if they are not loaded or if `load_again`, while the old ones serve, then swaps
   // them: requests whose first piece arrived before the swap are answered by the old ones. On error
   // nothing has changed. Versions that were loaded stay loaded until settle(), so that update()
-  // with the old record is quick. Errors: kNotFound, those of the load.
+  // with the old record is quick. Errors: kNotFound, kCorrupt (changed files), those of the load.
   virtual Status update(const tenant::Record& record, bool load_again,
                         const Progress& progress) = 0;
   // Frees the versions that the record no longer needs, after their last requests. The previous

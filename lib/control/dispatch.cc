@@ -159,12 +159,15 @@ uint64_t Dispatcher::drain(uint64_t timeout_ns) {
 void Dispatcher::leave_failed_device() {
   notify_("device.failed", json::object());
   const Status left = appliance_.leave_failed_device({});
+  tenants_.save_notes();
   if (!left) log::error("control: some tenants have no device: {}", left.error().message);
   notify_("device.left", {{"error", left ? "" : left.error().message}});
 }
 
 Result<json> Dispatcher::run_one(const ResetDevice&, const Progress& progress) {
-  ITIF_TRY(appliance_.reset_device(progress));
+  const Status reset = appliance_.reset_device(progress);
+  tenants_.save_notes();
+  ITIF_TRY(reset);
   notify_("device.reset", json::object());
   return documents_.device();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -10,7 +11,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "control/hex.h"
-#include "control/version_files.h"
 #include "tenant/snapshot.h"
 #include "tenant/version_changes.h"
 
@@ -22,20 +22,10 @@ using nlohmann::json;
 // The wait for the requests of a new tenant that could not be saved.
 constexpr uint64_t kUndoTimeoutNs = 10'000'000'000;
 
-// A start loads versions from their directories, which may hold other files by now. They are served
-// nevertheless: an administrator who has replaced them finds out here, and not by a tenant that is
-// refused.
-void warn_of_changed_files(const tenant::Record& record) {
-  std::vector<tenant::Version> versions{active_version(record)};
-  if (const auto* canary = find_version(record, tenant::VersionState::kCanary))
-    versions.push_back(*canary);
-  for (const tenant::Version& version : versions)
-    if (const std::string changed = changed_file(version); !changed.empty())
-      log::warning(
-          "tenant '{}': {} has changed since version {} was installed, so that version "
-          "may answer otherwise than before: `itifctl tenant update {} --model {}` "
-          "installs what the directory holds now as a new version",
-          record.name, changed, version.number, record.name, version.model_dir);
+// Returns true if both have the same versions, whatever is noted about them.
+bool has_same_numbers(const tenant::Record& a, const tenant::Record& b) {
+  return std::ranges::equal(all_versions(a), all_versions(b), {}, &tenant::Version::number,
+                            &tenant::Version::number);
 }
 
 tenant::Key make_key(uint16_t epoch) {
@@ -122,14 +112,16 @@ void Tenants::restore() {
   std::vector<tenant::Record> records;
   for (const tenant::Info& listed : appliance_.tenants())
     if (listed.condition == tenant::Condition::kLoading) records.push_back(listed.record);
-  for (const tenant::Record& record : records) warn_of_changed_files(record);
   appliance_.admit_listed(records, [this](const tenant::Record& record, const Status& admitted) {
     if (!admitted && cancelled_.load()) return;
     if (!admitted)
       log::error("tenant '{}' (id {}) could not be restored: {}", record.name, record.id,
                  admitted.error().message);
-    if (const auto info = appliance_.tenant(record.id))
-      announce(admitted ? "tenant.restored" : "tenant.failed", *info);
+    const auto info = appliance_.tenant(record.id);
+    if (!info) return;
+    // At once, so that no other contents get the number of a version that has answered.
+    if (!has_same_numbers(info->record, record)) save_notes_of(info->record);
+    announce(admitted ? "tenant.restored" : "tenant.failed", *info);
   });
   save_notes();
 }
@@ -139,11 +131,16 @@ void Tenants::save_notes() {
   if (!saved) return log::error("registry: {}", saved.error().message);
   for (const tenant::Record& record : *saved) {
     const auto info = appliance_.tenant(record.id);
-    if (!info || all_versions(info->record) == all_versions(record)) continue;
-    if (const Status updated = registry_.update(info->record); !updated)
-      log::warning("tenant '{}': its group is not saved, so a restart may choose another: {}",
-                   record.name, updated.error().message);
+    if (info && all_versions(info->record) != all_versions(record)) save_notes_of(info->record);
   }
+}
+
+void Tenants::save_notes_of(const tenant::Record& record) {
+  if (const Status updated = registry_.update(record); !updated)
+    log::warning(
+        "tenant '{}': the groups and contents of its versions are not saved, so a restart "
+        "may choose another group, and other files may get the number of version {}: {}",
+        record.name, record.version, updated.error().message);
 }
 
 Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {

@@ -32,7 +32,8 @@ class Tenants {
   // with the reason. cancel() makes it return early; the remaining tenants stay loading.
   void restore();
   // Saves what the appliance has noted in the tenants' records. It does so at a start from an older
-  // registry, and after a handover, whose new process has restored a copy of the registry.
+  // registry, after a handover, whose new process has restored a copy of the registry, and when
+  // files of models have changed.
   void save_notes();
   void cancel() { cancelled_.store(true); }  // any thread
 
@@ -61,6 +62,7 @@ class Tenants {
   Result<tenant::Info> change(const tenant::Info& old, tenant::Record next, bool load,
                               const Progress& progress);
   void put_back(const tenant::Info& old, bool load);
+  void save_notes_of(const tenant::Record& record);
   // Adds the new version, or changes the canary's part of the requests, as `op` says.
   Status change_versions(const UpdateTenant& op, const tenant::Info& old,
                          tenant::Record& next) const;

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "control/tenants.h"
-#include "control/version_files.h"
 #include "tenant/version_changes.h"
 
 namespace itif::control {
@@ -73,20 +72,6 @@ Result<json> Tenants::run(const RollBackTenant& op, const Progress& progress) {
     return fail(Code::kNotFound,
                 fmt::format("version {} of tenant '{}' has no previous version that is still known",
                             next.version, next.name));
-  if (next.version != old.record.version) {
-    bool is_loaded = false;
-    for (const tenant::VersionFigures& figures : appliance_.version_figures(next.id))
-      is_loaded |= figures.number == next.version && figures.is_loaded;
-    // A version that is no longer loaded comes from its directory, which may hold other files by
-    // now.
-    const std::string changed = is_loaded ? "" : changed_file(active_version(next));
-    if (!changed.empty())
-      return fail(Code::kCorrupt,
-                  fmt::format("{} has changed since version {} was installed, and that version is "
-                              "no longer in memory: install what the directory holds now with "
-                              "`itifctl tenant update --model`",
-                              changed, next.version));
-  }
   // A canary's rollback leaves a tenant that could not be loaded as it is.
   const bool load = next.version != old.record.version;
   ITIF_ASSIGN(const tenant::Info info, change(old, std::move(next), load, progress));
@@ -126,6 +111,7 @@ Result<json> Tenants::versions(const tenant::Ref& ref) const {
                                          {"model_dir", version.model_dir},
                                          {"installed_unix_ns", version.installed_unix_ns}});
     if (!version.base_dir.empty()) entry["base_dir"] = version.base_dir;
+    if (!version.contents.digest.empty()) entry["digest"] = version.contents.digest;
     if (version.state == VersionState::kCanary)
       entry["percent"] = record.canary_percent;
     else if (version.state == VersionState::kActive)

@@ -50,6 +50,18 @@ struct Checkpoint::File {
     }
     return {};
   }
+  Status scan(uint64_t begin, uint64_t end,
+              const std::function<void(std::span<const std::byte>)>& use) const {
+    constexpr size_t kScanBytes = 256 << 10;  // read at a time: stays in a core's cache
+    std::vector<std::byte> piece(std::min<uint64_t>(kScanBytes, end - begin));
+    for (uint64_t at = begin; at < end;) {
+      const size_t bytes = std::min<uint64_t>(piece.size(), end - at);
+      ITIF_TRY(read_at(at, bytes, piece.data()));
+      use(std::span(piece).first(bytes));
+      at += bytes;
+    }
+    return {};
+  }
 };
 
 namespace {
@@ -92,8 +104,6 @@ std::optional<size_t> first_beyond(const std::byte* data, size_t bytes, DType ty
     return first_beyond<uint16_t>(data, bytes, stored == DType::kF16 ? 0x4780 : 0x7f80);
   return first_beyond<uint16_t>(data, bytes, 0x7c00);
 }
-
-constexpr size_t kScanBytes = 256 << 10;  // read at a time: stays in a core's cache
 
 bool exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
@@ -294,15 +304,14 @@ Status Checkpoint::scan(std::string_view name, const Shape& expected, uint64_t m
                         const std::function<void(std::span<const std::byte>)>& use) const {
   ITIF_ASSIGN(const Location* location, locate(name, expected));
   const TensorEntry& entry = location->entry;
-  const uint64_t end = entry.begin + std::min(max_bytes, entry.end - entry.begin);
-  std::vector<std::byte> piece(std::min<uint64_t>(kScanBytes, end - entry.begin));
-  for (uint64_t at = entry.begin; at < end;) {
-    const size_t bytes = std::min<uint64_t>(piece.size(), end - at);
-    ITIF_TRY(files_[location->file]->read_at(at, bytes, piece.data()));
-    use(std::span(piece).first(bytes));
-    at += bytes;
-  }
-  return {};
+  return files_[location->file]->scan(
+      entry.begin, entry.begin + std::min(max_bytes, entry.end - entry.begin), use);
+}
+
+Status Checkpoint::scan_whole(std::string_view name,
+                              const std::function<void(std::span<const std::byte>)>& use) const {
+  const Location& location = tensors_.find(name)->second;
+  return files_[location.file]->scan(location.entry.begin, location.entry.end, use);
 }
 
 Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected,

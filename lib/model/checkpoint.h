@@ -73,6 +73,11 @@ class Checkpoint {
   Status scan(std::string_view name, const Shape& expected, uint64_t max_bytes,
               const std::function<void(std::span<const std::byte>)>& use) const;
 
+  // As scan(), but of a tensor of any shape and type, and whole. Errors: kCorrupt. REQUIRES:
+  // find(name).
+  Status scan_whole(std::string_view name,
+                    const std::function<void(std::span<const std::byte>)>& use) const;
+
   // Returns true if put() has supplied the tensor.
   bool is_in_memory(std::string_view name) const;
   // Identifies the files, without those of put(): equal while they are the same and unchanged.

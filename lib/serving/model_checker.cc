@@ -8,14 +8,12 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <filesystem>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,7 +22,6 @@
 namespace itif::serving {
 namespace {
 
-namespace fs = std::filesystem;
 using control::Descriptor;
 
 constexpr int kAnswerPollMs = 50;
@@ -152,31 +149,6 @@ Status ModelChecker::check(const model::ModelFiles& files, const std::function<b
   ITIF_ASSIGN(const std::string answer,
               read_answer(from_checker.get(), options_.limits.time_ns + kAnswerTimeNs, gives_up));
   return parse_answer(answer, files.directory);
-}
-
-std::vector<std::string> file_states(const model::ModelFiles& files) {
-  std::vector<std::string> states;
-  const auto add = [&](const fs::path& path) {
-    struct stat info {};
-    if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
-    states.push_back(fmt::format("{} {} {} {} {}.{} {}.{}", path.string(), info.st_dev, info.st_ino,
-                                 info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                                 info.st_ctim.tv_sec, info.st_ctim.tv_nsec));
-  };
-  for (const std::string& directory : {files.directory, files.base}) {
-    if (directory.empty()) continue;
-    std::error_code error;
-    for (fs::directory_iterator at(directory, error), end; !error && at != end;
-         at.increment(error)) {
-      std::error_code ignored;
-      if (at->is_directory(ignored))
-        add(at->path() / "config.json");  // a module of sentence-transformers
-      else
-        add(at->path());
-    }
-  }
-  std::ranges::sort(states);
-  return states;
 }
 
 }  // namespace itif::serving

@@ -53,10 +53,6 @@ class ModelChecker {
   pid_t pid_ = -1;
 };
 
-// The names, sizes and times of the files that parsing a model reads. They differ if a file was
-// changed between two calls.
-std::vector<std::string> file_states(const model::ModelFiles& files);
-
 // The checker's main function: serves requests from `socket` until its other end is closed.
 // Returns the exit status.
 int run_model_checker(int socket);

@@ -221,21 +221,22 @@ Status TenantService::admit(const tenant::Record& record, const control::Progres
     known = find(record.id);
   }
   // A listed tenant's record is from the registry, unless control has just changed it.
-  const bool is_known = !is_new && known->info.record.version == record.version;
-  auto loaded =
-      load(record, active_version(record), is_known ? Origin::kKnown : Origin::kNew, progress);
+  const Origin origin =
+      is_new ? Origin::kNew : origin_of(known->info.record, active_version(record));
+  tenant::Record admitted = record;
+  auto loaded = load(admitted, active_version(record), origin, progress);
   if (!loaded && is_new) {
     erase(record.id);
     publish();
     return std::unexpected(loaded.error());
   }
-  ITIF_TRY(finish_admission(record, std::move(loaded)));
+  ITIF_TRY(finish_admission(std::move(admitted), std::move(loaded)));
   load_canaries({record.id}, progress);
   return {};
 }
 
 // Lets a listed tenant serve, or notes why its model is not loaded.
-Status TenantService::finish_admission(const tenant::Record& record, Result<Model> loaded) {
+Status TenantService::finish_admission(tenant::Record record, Result<Model> loaded) {
   Serving* known = find(record.id);
   if (!loaded) {
     if (!cancelled_.load()) set_failure(*known, loaded.error().message);
@@ -243,8 +244,8 @@ Status TenantService::finish_admission(const tenant::Record& record, Result<Mode
   }
   {
     const std::lock_guard lock(mutex_);
-    known->info.record = record;
-    note_placement(known->info.record, *loaded);
+    known->info.record = std::move(record);
+    note_load(known->info.record, *loaded);
     set_active(*known, *loaded);
     known->models.push_back(std::move(*loaded));
   }
@@ -260,7 +261,9 @@ void TenantService::admit_listed(const std::vector<tenant::Record>& records,
   std::vector<uint32_t> with_canary;
   is_restoring_ = true;
   load_all(std::move(loads), {}, [&](size_t i, Result<Model> loaded) {
-    const Status admitted = finish_admission(records[i], std::move(loaded));
+    tenant::Record record = records[i];
+    if (loaded) loaded = renumber(record, active_version(record), *std::move(loaded), {});
+    const Status admitted = finish_admission(std::move(record), std::move(loaded));
     const bool has_canary = find_version(records[i], tenant::VersionState::kCanary) != nullptr;
     if (admitted && has_canary)
       with_canary.push_back(records[i].id);

@@ -182,6 +182,7 @@ class TenantService final : public control::Appliance {
   struct Model {  // a version in a slot of its group
     tenant::ServedModel served;
     tenant::LoadedModel info;
+    tenant::Contents contents;
   };
   struct Serving {  // a tenant and its loaded versions; the record says which of them serve
     TenantInfo info;
@@ -211,11 +212,20 @@ class TenantService final : public control::Appliance {
   static std::unexpected<Error> stopping();
   // Opens a model that check_models_with()'s function accepts. A loader thread.
   Result<backbone::OpenedModel> open_checked(const model::ModelFiles& files) const;
-  // Frees previous versions if there is no memory for the model. A new version, which no registry
-  // has yet, is checked with its sample inputs.
-  enum class Origin : uint8_t { kNew, kKnown };
-  Result<Model> load(const tenant::Record& record, const tenant::Version& version, Origin origin,
+  enum class Origin : uint8_t {
+    kNew,      // no registry has it yet: it is checked with its sample inputs
+    kKnown,    // it serves already: changed files get a new number, by renumber()
+    kEarlier,  // it is to serve again, or as another: changed files are refused
+  };
+  // Frees previous versions if there is no memory for the model.
+  Result<Model> load(tenant::Record& record, const tenant::Version& version, Origin origin,
                      const control::Progress& progress);
+  // tenant_service_contents.cc
+  static Origin origin_of(const tenant::Record& old, const tenant::Version& version);
+  static std::unexpected<Error> changed_contents(const tenant::Record& record,
+                                                 const tenant::Version& version);
+  Result<Model> renumber(tenant::Record& record, const tenant::Version& version, Model model,
+                         const control::Progress& progress);
   // The load of a version, and the group for its model, which choose_group() may create.
   struct Load {
     tenant::Record record;
@@ -223,6 +233,7 @@ class TenantService final : public control::Appliance {
     std::function<Result<uint16_t>(const backbone::OpenedModel&)> choose_group;
     // Its group is chosen after those of the loads before it, since it may depend on them.
     bool in_order = false;
+    bool refuses_changes = false;  // the contents must be those that the version had
   };
   using OnLoaded = std::function<void(size_t load, Result<Model>)>;
   class Loads;  // runs them
@@ -232,7 +243,7 @@ class TenantService final : public control::Appliance {
   Load load_of(const tenant::Record& record, const tenant::Version& version,
                const control::Progress& progress);
   Result<Model> describe(uint16_t group, uint32_t slot, const tenant::Record& record,
-                         const tenant::Version& version);
+                         const tenant::Version& version, tenant::Contents contents);
   void load_canaries(const std::vector<uint32_t>& ids, const control::Progress& progress);
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
@@ -241,7 +252,7 @@ class TenantService final : public control::Appliance {
   bool takes(uint16_t group, const model::BackboneSpec& spec) const;
   Result<uint16_t> choose_group(const tenant::Record& record, const tenant::Version& version,
                                 model::BackboneSpec spec, const control::Progress& progress);
-  void note_placement(tenant::Record& record, const Model& model) const;
+  void note_load(tenant::Record& record, const Model& model) const;
   bool is_full(uint16_t group) const;
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
@@ -309,13 +320,14 @@ class TenantService final : public control::Appliance {
   std::vector<Model> take_models(Serving& serving, const std::function<bool(const Model&)>& which);
   std::shared_ptr<telemetry::VersionCounts> counts_of(uint32_t id, uint32_t version);
   void unload(const Model& model);
+  void free_slot(uint16_t group, uint32_t slot);
   uint64_t publish();
   Serving* find(uint32_t id);
   const Serving* find(uint32_t id) const;
   Status add(const tenant::Record& record, const std::string& failure);
   void erase(uint32_t id);
   void set_active(Serving& serving, const Model& model);
-  Status finish_admission(const tenant::Record& record, Result<Model> loaded);
+  Status finish_admission(tenant::Record record, Result<Model> loaded);
   void set_failure(Serving& serving, const std::string& failure);
   Result<uint32_t> free_index();
   void give_index(Serving& serving, uint32_t index);

@@ -134,10 +134,14 @@ Status TenantService::move_groups(const device::Device& from, device::Device& to
     const tenant::Version& version = all[i].version;
     Serving& serving = *find(all[i].record.id);
     const bool is_active = version.number == serving.info.record.version;
+    tenant::Record record = serving.info.record;
+    if (fresh) fresh = renumber(record, version, *std::move(fresh), progress);
     if (fresh) {
       const std::lock_guard lock(mutex_);
       Model& model = *serving.find(version.number);
       std::swap(model, *fresh);
+      serving.info.record = std::move(record);
+      note_load(serving.info.record, model);
       if (is_active) set_active(serving, model);
       move.left.emplace_back(std::move(*fresh), serving.info.index);
     } else {

@@ -4,6 +4,10 @@
 // A load has two long steps on a loader thread: opening the model, then filling its slot. Between
 // them, the job thread chooses the group, because it alone creates groups.
 //
+// If the digest of its contents is not known, another loader thread reads the files for it while
+// the slot is filled. If it is known, but files have been replaced or touched, they are read
+// before: the digest may decide that the load is refused.
+//
 // Loads that run together need more memory than one. If one of them finds too little memory, it
 // runs again when the others have ended, alone. So a model is refused only if it would be refused
 // on its own, too.
@@ -18,44 +22,26 @@
 #include <utility>
 
 #include "backbone/open_model.h"
-#include "runtime/result_bytes.h"
-#include "serving/model_checker.h"
+#include "serving/model_contents.h"
 #include "serving/tenant_service.h"
-#include "wire/payload.h"
 
 namespace itif::serving {
 namespace {
-
-// Limits the text of one request. Not a limit on tokens: truncation makes long texts legal.
-constexpr uint32_t kTextBytesPerToken = 32;
 
 // Thrown by a progress callback to abort a load. Group::admit() converts it to an error.
 struct Cancelled : std::exception {
   const char* what() const noexcept override { return "cancelled"; }
 };
 
-uint16_t kind_bit(wire::PayloadKind kind) {
-  return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
+model::ModelFiles files_of(const tenant::Version& version) {
+  return {version.model_dir, version.base_dir};
 }
 
-// Sets the payload kinds that the model accepts, and the length above which a payload of any kind
-// is too long.
-void set_payloads(const model::TenantModel& model, uint16_t& kinds, uint32_t& max_bytes) {
-  using wire::PayloadKind;
-  if (model.spec.takes_images()) {
-    kinds = kind_bit(PayloadKind::kImageF32);
-    max_bytes = static_cast<uint32_t>(std::min<uint64_t>(
-        sizeof(wire::ImagePrefix) + 4 * model.spec.image.values(), wire::kMaxTotalBytes));
-    if (!model.images) return;
-    kinds |= kind_bit(PayloadKind::kImageU8);
-    if (model.images->resize) max_bytes = wire::kMaxTotalBytes;
-    return;
-  }
-  kinds = kind_bit(PayloadKind::kTokensU16) | kind_bit(PayloadKind::kTokensU32);
-  max_bytes = model.max_tokens * 4;
-  if (!model.tokenizer) return;
-  kinds |= kind_bit(PayloadKind::kText);
-  max_bytes = model.max_tokens * kTextBytesPerToken;
+std::unexpected<Error> changed_while_loaded(const model::ModelFiles& files) {
+  return fail(Code::kUnavailable,
+              fmt::format("{}: a file changed while the model was loaded: repeat the request "
+                          "when all files are complete",
+                          directories_text(files)));
 }
 
 }  // namespace
@@ -88,6 +74,7 @@ class TenantService::Loads {
       }
       const size_t i = next_ended();
       Running& one = running_[i];
+      if (--one.num_steps > 0) continue;
       if (in_order_ && i > next_) {
         held_.insert(i);
         continue;
@@ -115,12 +102,16 @@ class TenantService::Loads {
     std::optional<uint16_t> group;                        // whose slot is counted
     std::optional<Result<uint32_t>> slot;                 // by the second step
     bool lacks_slot = false;  // no group, or no slot of the group, is free
-    double fraction = 0;      // guarded by mutex_
+    uint32_t num_steps = 0;   // that have not ended
+    std::string stamp;        // of the files before the first step
+    std::optional<Result<std::string>> digest;
+    double fraction = 0;  // guarded by mutex_
   };
 
   // Runs a step on a loader thread.
   template <class Step>
   void post(size_t i, Step step) {
+    ++running_[i].num_steps;
     service_.loaders_.post([this, i, step = std::move(step)] {
       step();
       const std::lock_guard lock(mutex_);
@@ -146,6 +137,7 @@ class TenantService::Loads {
   void go_on_after(size_t i) {
     next_ = i + 1;
     if (held_.erase(next_) == 0) return;
+    ++running_[next_].num_steps;  // as if its step had ended now
     const std::lock_guard lock(mutex_);
     ended_.push_front(next_);
   }
@@ -170,14 +162,34 @@ class TenantService::Loads {
     one.slot.reset();
     one.group.reset();
     one.lacks_slot = false;
+    one.digest.reset();
     post(i, [this, &one] {
       const tenant::Version& version = one.load.version;
       one.opened.emplace(guarded(version, [&]() -> Result<backbone::OpenedModel> {
         if (service_.cancelled_.load()) return stopping();
         report(one, "reading " + version.model_dir, 0);
-        return service_.open_checked({version.model_dir, version.base_dir});
+        one.stamp = file_stamp(files_of(version));
+        auto opened = service_.open_checked(files_of(version));
+        if (opened) ITIF_TRY(compare_contents(one));
+        return opened;
       }));
     });
+  }
+
+  // Sets the digest if the version has had one. Errors: kCorrupt: it is another now, and the load
+  // refuses that.
+  Status compare_contents(Running& one) const {
+    const tenant::Version& version = one.load.version;
+    if (version.contents.digest.empty()) return {};
+    if (version.contents.stamp == one.stamp) {
+      one.digest.emplace(version.contents.digest);
+      return {};
+    }
+    ITIF_ASSIGN(std::string digest, content_digest(files_of(version)));
+    if (one.load.refuses_changes && digest != version.contents.digest)
+      return changed_contents(one.load.record, version);
+    one.digest.emplace(std::move(digest));
+    return {};
   }
 
   // Chooses the group and begins to fill a slot of it. Returns false on an error.
@@ -203,19 +215,37 @@ class TenantService::Loads {
                                              report(one, stage, fraction);
                                            }));
     });
+    if (one.digest) return true;
+    post(i, [&one] {
+      one.digest.emplace(
+          guarded(one.load.version, [&] { return content_digest(files_of(one.load.version)); }));
+    });
     return true;
   }
 
   Result<Model> result_of(Running& one) {
     if (!*one.opened) return std::unexpected(std::move(one.opened->error()));
-    if (*one.slot)
-      return service_.describe(*one.group, **one.slot, one.load.record, one.load.version);
+    if (*one.slot) {
+      const Status unchanged = check_unchanged(one);
+      if (unchanged)
+        return service_.describe(*one.group, **one.slot, one.load.record, one.load.version,
+                                 {**one.digest, one.stamp});
+      service_.free_slot(*one.group, **one.slot);
+      return std::unexpected(unchanged.error());
+    }
     if (one.group) {
       --service_.num_slots_[*one.group];
       service_.drop_group_if_empty(*one.group);
     }
     if (service_.cancelled_.load()) return stopping();
     return std::unexpected(std::move(one.slot->error()));
+  }
+
+  // Returns an error if the files have no digest, or were changed while they were read.
+  static Status check_unchanged(const Running& one) {
+    const model::ModelFiles files = files_of(one.load.version);
+    if (file_stamp(files) != one.stamp) return changed_while_loaded(files);
+    return *one.digest ? Status() : std::unexpected(one.digest->error());
   }
 
   // Reports a load's own stages if it is the only one, else the progress of all.
@@ -257,11 +287,7 @@ Result<backbone::OpenedModel> TenantService::open_checked(const model::ModelFile
   if (!checked) return std::unexpected(checked.error());
   auto opened = backbone::open_model(files);
   // Files that differ from the checked ones must not be served.
-  if (opened && file_states(files) != before)
-    return fail(Code::kUnavailable,
-                fmt::format("{}: a file changed while the model was loaded: repeat the request "
-                            "when all files are complete",
-                            files.directory));
+  if (opened && file_states(files) != before) return changed_while_loaded(files);
   return opened;
 }
 
@@ -287,49 +313,19 @@ TenantService::Load TenantService::load_of(const tenant::Record& record,
           .in_order = version.placement.group.empty()};
 }
 
-Result<TenantService::Model> TenantService::load(const tenant::Record& record,
+Result<TenantService::Model> TenantService::load(tenant::Record& record,
                                                  const tenant::Version& version, Origin origin,
                                                  const control::Progress& progress) {
+  Load load = load_of(record, version, progress);
+  load.refuses_changes = origin == Origin::kEarlier;
   Result<Model> loaded;
-  load_all({load_of(record, version, progress)}, progress,
+  load_all({std::move(load)}, progress,
            [&](size_t, Result<Model> result) { loaded = std::move(result); });
-  if (loaded && origin == Origin::kNew)
+  if (!loaded) return loaded;
+  if (origin == Origin::kKnown) return renumber(record, version, *std::move(loaded), progress);
+  if (origin == Origin::kNew)
     ITIF_TRY(check(*loaded, version.model_dir, find(record.id)->info.index, progress));
   return loaded;
-}
-
-Result<TenantService::Model> TenantService::describe(uint16_t number, uint32_t slot,
-                                                     const tenant::Record& record,
-                                                     const tenant::Version& version) {
-  const runtime::Group& group = stages_[number]->group();
-  const model::TenantModel& model = *group.model(slot);
-  Model loaded;
-  loaded.served.version = version.number;
-  loaded.served.group = number;
-  loaded.served.slot = slot;
-  loaded.served.max_tokens = model.max_tokens;
-  set_payloads(model, loaded.served.payload_kinds, loaded.served.max_payload_bytes);
-  const size_t num_rows = pipeline_.workers().size() + 1;  // and that of the samples' requests
-  loaded.served.lease = std::make_shared<tenant::Lease>(num_rows);
-  loaded.served.lease->counts = counts_of(record.id, version.number);
-  loaded.info = {
-      .group = stages_[number]->name(),
-      .backbone = model::describe(model.spec),
-      .head = model::describe(model.head.spec, model.spec),
-      .labels = std::make_shared<const std::vector<std::string>>(model.head.spec.labels),
-      .result_kind = wire::result_kind_name(runtime::default_result_kind(model.head.spec)),
-      .max_tokens = model.max_tokens,
-      .weight_bytes = model.weight_bytes,
-      .adapter_bytes = model.adapter_bytes,
-      .shared_bytes = group.workspace_bytes()};
-  return loaded;
-}
-
-void TenantService::unload(const Model& model) {
-  const uint16_t group = model.served.group;
-  loaders_.run([&] { stages_[group]->group().release(model.served.slot); });
-  --num_slots_[group];
-  drop_group_if_empty(group);
 }
 
 }  // namespace itif::serving

@@ -77,11 +77,13 @@ Result<uint16_t> TenantService::choose_group(const tenant::Record& record,
   return *found;
 }
 
-// Notes where a version is loaded, for later starts. REQUIRES: mutex_ is held.
-void TenantService::note_placement(tenant::Record& record, const Model& model) const {
+// Notes where a version is loaded, and what its files hold, for later loads. REQUIRES: mutex_ is
+// held.
+void TenantService::note_load(tenant::Record& record, const Model& model) const {
   const model::BackboneSpec& spec = stages_[model.served.group]->group().spec();
   place_version(record, model.served.version,
                 {model.info.group, spec.vocab, spec.max_positions, spec.type_vocab});
+  note_contents(record, model.served.version, model.contents);
 }
 
 bool TenantService::is_full(uint16_t group) const {

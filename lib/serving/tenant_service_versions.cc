@@ -77,6 +77,8 @@ void TenantService::load_canaries(const std::vector<uint32_t>& ids,
   const std::vector<Load> all = loads;
   load_all(std::move(loads), progress, [&](size_t i, Result<Model> loaded) {
     Serving& serving = *find(all[i].record.id);
+    tenant::Record record = serving.info.record;
+    if (loaded) loaded = renumber(record, all[i].version, *std::move(loaded), progress);
     if (!loaded) {
       log::error("version {} of tenant {}, a canary, is not loaded: {}", all[i].version.number,
                  serving.info.record.name, loaded.error().message);
@@ -85,7 +87,8 @@ void TenantService::load_canaries(const std::vector<uint32_t>& ids,
     {
       const std::lock_guard lock(mutex_);
       serving.canary_failure.clear();
-      note_placement(serving.info.record, *loaded);
+      serving.info.record = std::move(record);
+      note_load(serving.info.record, *loaded);
       serving.models.push_back(std::move(*loaded));
     }
     publish();
@@ -131,13 +134,11 @@ Status TenantService::update(const tenant::Record& record, bool load_again,
   if (serving == nullptr || !serving->info.model)
     return fail(Code::kNotFound, fmt::format("tenant {} is not being served", record.id));
   std::vector<Model> fresh;
-  const std::vector<tenant::Version> known = all_versions(serving->info.record);
+  tenant::Record next = record;
   for (const tenant::Version& version : all_versions(record)) {
     if (version.state != VersionState::kActive && version.state != VersionState::kCanary) continue;
     if (serving->find(version.number) != nullptr && !load_again) continue;
-    const bool is_new =
-        std::ranges::find(known, version.number, &tenant::Version::number) == known.end();
-    auto loaded = load(record, version, is_new ? Origin::kNew : Origin::kKnown, progress);
+    auto loaded = load(next, version, origin_of(serving->info.record, version), progress);
     if (!loaded) {
       for (const Model& model : fresh) unload(model);
       return std::unexpected(loaded.error());
@@ -150,9 +151,9 @@ Status TenantService::update(const tenant::Record& record, bool load_again,
   });
   {
     const std::lock_guard lock(mutex_);
-    serving->info.record = record;
-    for (const Model& model : serving->models) note_placement(serving->info.record, model);
-    for (Model& model : fresh) note_placement(serving->info.record, model);
+    serving->info.record = std::move(next);
+    for (const Model& model : serving->models) note_load(serving->info.record, model);
+    for (Model& model : fresh) note_load(serving->info.record, model);
     for (Model& model : fresh) serving->models.push_back(std::move(model));
     const Model* active = serving->active();
     if (!fresh.empty() || serving->info.condition == tenant::Condition::kLoaded)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from harness.clients import Traffic, connect, wait_until
+from test_lifecycle import wait_admitted
 from test_tenants import tenants
 
 IDS = [101, 2000, 2001, 102]
@@ -119,11 +120,15 @@ def test_requests_are_answered_while_models_come_and_go(appliance, namespaces, m
     assert not traffic.losses and not traffic.refusals
 
 
-def test_the_weights_of_a_new_group_are_opened_once(appliance, models):
-    """Once by the process that checks models, and once by itifd."""
+def test_weights_are_opened_once_for_each_use(appliance, models):
+    """By the process that checks models, by the load and for the digest, which a restart does not compute again."""
     model = models(seed=5, backbone="bert-tiny")
     with opens_of(Path(model) / "model.safetensors") as opens:
         for name in ("of_a_new_group", "of_a_known_group"):
             appliance.add_tenant(name, model)
-            assert len(opens) == 2, name
+            assert len(opens) == 3, name
             opens.clear()
+        appliance.kill()
+        appliance.start()
+        wait_admitted(appliance, 2)
+        assert 2 <= len(opens) <= 2 * 2, "opens at the same time may count once"

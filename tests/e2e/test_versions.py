@@ -196,44 +196,6 @@ def test_a_canary_is_rolled_back_and_survives_a_restart(appliance, namespaces, m
     assert states(appliance, "tried") == [(2, "rolled_back"), (1, "active")]
 
 
-def test_a_rollback_after_a_restart_loads_the_directory(appliance, namespaces, models, tmp_path):
-    old = tmp_path / "old"
-    shutil.copytree(models(seed=1), old)
-    added = appliance.add_tenant("back", old)
-    with connect(namespaces, added) as client:
-        before = client.infer_tokens(IDS, "hidden").floats()
-        appliance.ctl("tenant", "update", "back", "--model", str(models(seed=2)))
-        assert [each["loaded"] for each in versions(appliance, "back")] == [True, True]
-        appliance.kill()
-        appliance.start()
-        wait_admitted(appliance, 1)
-        assert [each["loaded"] for each in versions(appliance, "back")] == [True, False]
-        (old / "config.json").touch()
-        with pytest.raises(CtlError, match="config.json has changed"):
-            appliance.ctl("tenant", "rollback", "back")
-        assert ask(client).model_version == 2
-        shutil.rmtree(old)
-        shutil.copytree(models(seed=1), old)  # with the files' times
-        appliance.ctl("tenant", "rollback", "back")
-        answer = ask(client)
-        assert answer.model_version == 1 and distance(answer.floats(), before) < FAR
-
-
-def test_a_start_warns_of_files_that_have_changed(appliance, models, tmp_path):
-    """The tenant is served nevertheless."""
-    changed, same = tmp_path / "changed", tmp_path / "same"
-    for name, directory in (("changed", changed), ("same", same)):
-        shutil.copytree(models(seed=1), directory)
-        appliance.add_tenant(name, directory)
-    shutil.copy(models(seed=2) / "model.safetensors", changed / "model.safetensors")
-    for restart in (lambda: (appliance.kill(), appliance.start()), appliance.handover):
-        seen = len(appliance.log())
-        restart()
-        wait_admitted(appliance, 2)
-        warnings = [line for line in appliance.log()[seen:].splitlines() if "has changed since version 1" in line]
-        assert len(warnings) == 1 and f"tenant 'changed': {changed}/model.safetensors" in warnings[0], warnings
-
-
 def broken_copies(source, directory):
     """Directories of damaged models, with what the error must name."""
     weights = (source / "model.safetensors").read_bytes()

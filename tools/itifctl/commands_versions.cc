@@ -15,21 +15,16 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kDigestDigits = 12;  // shown of the digest
+
 void print_versions(const json& versions) {
   using enum Table::Align;
   const bool has_adapters =
       std::ranges::any_of(versions, [](const json& v) { return v.contains("base_dir"); });
-  std::vector<Table::Column> columns = {{"VERSION", kRight},
-                                        {"STATE"},
-                                        {"PART", kRight},
-                                        {"LOADED"},
-                                        {"INSTALLED"},
-                                        {"REQUESTS", kRight},
-                                        {"ERRORS", kRight},
-                                        {"REFUSED", kRight},
-                                        {"P50", kRight},
-                                        {"P99", kRight},
-                                        {"MODEL"}};
+  std::vector<Table::Column> columns = {
+      {"VERSION", kRight}, {"STATE"},       {"PART", kRight},     {"LOADED"},
+      {"INSTALLED"},       {"DIGEST"},      {"REQUESTS", kRight}, {"ERRORS", kRight},
+      {"REFUSED", kRight}, {"P50", kRight}, {"P99", kRight},      {"MODEL"}};
   if (has_adapters) columns.push_back({"BASE"});
   Table table(columns);
   std::string notes;
@@ -40,6 +35,7 @@ void print_versions(const json& versions) {
                                       v.contains("percent") ? text_cell(v, "percent") + "%" : "-",
                                       v.value("loaded", false) ? "yes" : "no",
                                       time_cell(v, "installed_unix_ns"),
+                                      v.value("digest", "-").substr(0, kDigestDigits),
                                       count_cell(v, "requests"),
                                       count_cell(v, "errors"),
                                       count_cell(v, "refused"),

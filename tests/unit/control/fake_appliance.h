@@ -84,8 +84,6 @@ class FakeAppliance final : public Appliance, public Documents {
                    .in_flight = 2,
                    .p50_ns = 1'000'000,
                    .p99_ns = 2'000'000});
-    for (const uint32_t version : loaded_versions)
-      all.push_back({.number = version, .is_loaded = true, .failure = {}});
     return all;
   }
   std::vector<tenant::Info> tenants() const override {
@@ -403,7 +401,7 @@ class FakeAppliance final : public Appliance, public Documents {
 
   std::vector<std::string> calls;        // written by the worker thread; read it while that is idle
   std::vector<uint32_t> settled;         // as calls
-  std::set<uint32_t> loaded_versions;    // besides the active ones; set while that is idle
+  char digest = 'd';                     // 64 of them are that of every model; set before start
   std::set<std::string> refused_models;  // model_dir of models that fail to load; set before start
   std::function<void()> before_return;   // called after a model has loaded
   std::atomic<bool> fail_removals{false};
@@ -434,7 +432,12 @@ class FakeAppliance final : public Appliance, public Documents {
     {
       const std::lock_guard lock(mutex_);
       tenant::Record placed = record;
-      place_version(placed, record.version,
+      const tenant::Contents contents = {std::string(64, digest), std::string(32, '0')};
+      if (record.contents.digest.empty())
+        note_contents(placed, record.version, contents);
+      else if (record.contents != contents)
+        renumber_version(placed, record.version, contents, record.installed_unix_ns + 1);
+      place_version(placed, placed.version,
                     {record.group.empty() ? "bert-768" : record.group, 30522, 512, 2});
       infos_[record.id] = {
           .record = std::move(placed),

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "serving/model_checker.h"
+#include "serving/model_contents.h"
 #include "tenant_service_fixture.h"
 
 namespace itif::serving::test {

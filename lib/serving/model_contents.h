@@ -1,0 +1,40 @@
+// Identifies the contents of a model's files, so that a version of a tenant's model is not confused
+// with what its directories hold at another time (tenant::Contents).
+//
+// The digest covers everything that the model is made of: the names, types, shapes and values of
+// all tensors, and the bytes of the configuration, the tokenizer and the labels, also those of an
+// adapter's base and of sentence-transformers' modules. Weights count as tensors, not as bytes of
+// files: a checkpoint that is saved again, or in other shards, has the same digest, and reading
+// tensors takes no longer. Samples (model/samples.h) do not count, because they change no answer.
+//
+// The hash is BLAKE2b without a key. Digests are thus the same in all processes and on all
+// machines, and nobody can make other files with a given digest. The hashes that find equal weights
+// (model/content_hash.h) have a random key per process: they can be neither kept nor shown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/model_files.h"
+#include "tenant/version.h"
+
+namespace itif::serving {
+
+// The names, sizes and times of the files that loading a model may read, its samples included. They
+// differ if a file was changed or replaced between two calls: a time of change (ctime) cannot be
+// set.
+std::vector<std::string> file_states(const model::ModelFiles& files);
+
+// Returns a hash of file_states(). While it stays the same, so does the digest.
+std::string file_stamp(const model::ModelFiles& files);
+
+// Reads all files. Weights that this process has read before are not read again, as long as their
+// files are unchanged. Any thread. Errors: kCorrupt (a file changed meanwhile), those of
+// Checkpoint::open.
+Result<std::string> content_digest(const model::ModelFiles& files);
+
+// Returns the model's directories for messages.
+std::string directories_text(const model::ModelFiles& files);
+
+}  // namespace itif::serving
