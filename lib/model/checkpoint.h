@@ -73,8 +73,8 @@ class Checkpoint {
   Status scan(std::string_view name, const Shape& expected, uint64_t max_bytes,
               const std::function<void(std::span<const std::byte>)>& use) const;
 
-  // As scan(), but of a tensor of any shape and type, and whole. Errors: kCorrupt. REQUIRES:
-  // find(name).
+  // As scan(), but of a tensor of any shape and type, and whole. All pieces but the last have a
+  // multiple of 32 KiB. Errors: kCorrupt. REQUIRES: find(name).
   Status scan_whole(std::string_view name,
                     const std::function<void(std::span<const std::byte>)>& use) const;
 

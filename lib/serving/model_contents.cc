@@ -22,6 +22,7 @@
 #include "json/json_file.h"
 #include "model/adapter.h"
 #include "model/checkpoint.h"
+#include "model/sha256_pieces.h"
 
 namespace itif::serving {
 namespace {
@@ -104,6 +105,10 @@ Status add_file(Hash& hash, const fs::path& path) {
   return {};
 }
 
+void add_bytes(Hash& hash, std::span<const std::byte> bytes) {
+  for (const model::Sha256& each : model::sha256_pieces(bytes)) hash.add(std::span(each));
+}
+
 Result<std::string> hash_tensors(const Checkpoint& checkpoint) {
   Hash hash(kDigestBytes);
   for (const std::string& name : checkpoint.names()) {
@@ -112,8 +117,8 @@ Result<std::string> hash_tensors(const Checkpoint& checkpoint) {
     hash.add(entry.dtype_text);
     hash.add(uint64_t{entry.dims.size()});
     for (const uint64_t dim : entry.dims) hash.add(dim);
-    ITIF_TRY(checkpoint.scan_whole(name,
-                                   [&hash](std::span<const std::byte> bytes) { hash.add(bytes); }));
+    ITIF_TRY(checkpoint.scan_whole(
+        name, [&hash](std::span<const std::byte> bytes) { add_bytes(hash, bytes); }));
   }
   ITIF_TRY(checkpoint.unchanged());
   return hash.finish();

@@ -9,7 +9,11 @@
 //
 // The hash is BLAKE2b without a key. Digests are thus the same in all processes and on all
 // machines, and nobody can make other files with a given digest. The hashes that find equal weights
-// (model/content_hash.h) have a random key per process: they can be neither kept nor shown.
+// (model/content_hash.h) have a random key per process: they can be neither kept nor shown. A
+// tensor counts by the SHA-256 of each 4 KiB of it (model/sha256_pieces.h), which takes less time.
+//
+// The registry keeps digests: whoever changes how they are made must add a migration that clears
+// them.
 #pragma once
 
 #include <string>

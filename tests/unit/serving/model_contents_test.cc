@@ -145,6 +145,20 @@ TEST_F(ModelContents, AnAdapterCountsWithItsBase) {
   EXPECT_EQ(directories_text(files), path("adapter") + " over " + path("model"));
 }
 
+// Registries keep digests. hashlib in Python gives the same one.
+TEST_F(ModelContents, DigestsStayTheSame) {
+  fs::remove_all(path("model"));
+  const std::string header = R"({"w":{"dtype":"F32","shape":[100000],"data_offsets":[0,400000]}})";
+  const uint64_t bytes = header.size();
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &bytes, 8);
+  file += header;
+  for (uint32_t i = 0; i < 400'000; ++i) file += static_cast<char>(i * 7 + (i >> 8));
+  write(path("model/model.safetensors"), file);
+  write(path("model/config.json"), "{}");
+  EXPECT_EQ(digest(), "4d22fefe06e93cfe7c36a9c3615f9b3fece5c50be06ff16155c738279e0d0115");
+}
+
 TEST_F(ModelContents, ErrorsNameTheFile) {
   fs::remove(path("model/model.safetensors"));
   fs::remove_all(path("none"));
