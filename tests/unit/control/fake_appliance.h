@@ -150,6 +150,8 @@ class FakeAppliance final : public Appliance, public Documents {
   Status reset_device(const Progress& progress) override {
     calls.push_back("reset device");
     if (progress) progress("moving", 0.5);
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, info] : infos_) note_digest(info.record);
     return {};
   }
   Result<nlohmann::json> planner(const std::string& group) const override {
@@ -401,7 +403,7 @@ class FakeAppliance final : public Appliance, public Documents {
 
   std::vector<std::string> calls;        // written by the worker thread; read it while that is idle
   std::vector<uint32_t> settled;         // as calls
-  char digest = 'd';                     // 64 of them are that of every model; set before start
+  char digest = 'd';                     // 64 of them are that of every model; set while idle
   std::set<std::string> refused_models;  // model_dir of models that fail to load; set before start
   std::function<void()> before_return;   // called after a model has loaded
   std::atomic<bool> fail_removals{false};
@@ -432,11 +434,7 @@ class FakeAppliance final : public Appliance, public Documents {
     {
       const std::lock_guard lock(mutex_);
       tenant::Record placed = record;
-      const tenant::Contents contents = {std::string(64, digest), std::string(32, '0')};
-      if (record.contents.digest.empty())
-        note_contents(placed, record.version, contents);
-      else if (record.contents != contents)
-        renumber_version(placed, record.version, contents, record.installed_unix_ns + 1);
+      note_digest(placed);
       place_version(placed, placed.version,
                     {record.group.empty() ? "bert-768" : record.group, 30522, 512, 2});
       infos_[record.id] = {
@@ -455,6 +453,15 @@ class FakeAppliance final : public Appliance, public Documents {
     }
     if (before_return) before_return();
     return {};
+  }
+
+  // As the tenant service does when it loads the active version.
+  void note_digest(tenant::Record& record) const {
+    const tenant::Contents contents = {std::string(64, digest), std::string(32, '0')};
+    if (record.contents.digest.empty())
+      note_contents(record, record.version, contents);
+    else if (record.contents != contents)
+      renumber_version(record, record.version, contents, record.installed_unix_ns + 1);
   }
 
   static nlohmann::json stage(const char* name, uint64_t mean_ns, uint64_t p50_ns) {

@@ -173,6 +173,17 @@ TEST_F(VersionsTest, NewNumbersOfARestartAreSaved) {
   EXPECT_EQ(records->front().others[0].contents.digest, std::string(64, 'd'));
 }
 
+TEST_F(VersionsTest, NewNumbersOfAMoveAreSaved) {
+  start();
+  add("a");
+  appliance_->digest = 'e';
+  ok("device.reset");
+  EXPECT_EQ(states(), "2 active, 1 previous");
+  server_.reset();
+  const auto records = (*Registry::open(options_.state_dir))->load();
+  EXPECT_EQ(records->front().version, 2u);
+}
+
 TEST_F(VersionsTest, FailedTenantTakesANewVersionButNoCanary) {
   start();
   add("a");

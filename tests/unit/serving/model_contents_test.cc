@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 namespace itif::serving {
 namespace {
@@ -36,6 +38,8 @@ class ModelContents : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   static void write(const std::string& file, const std::string& text) {
+    // Times of files are those of the kernel's last tick: changes within one look the same.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     fs::create_directories(fs::path(file).parent_path());
     std::ofstream(file, std::ios::binary) << text;
   }

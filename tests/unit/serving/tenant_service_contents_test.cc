@@ -1,4 +1,5 @@
 // Versions whose files have changed: a number always means the same contents.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,7 +11,9 @@ namespace itif::serving::test {
 namespace {
 
 namespace fs = std::filesystem;
-using tenant::VersionState;
+
+// Times of files are those of the kernel's last tick: changes within one look the same.
+constexpr std::chrono::milliseconds kClockTick{20};
 
 class TenantServiceContents : public TenantServiceTest {
  protected:
@@ -35,6 +38,7 @@ class TenantServiceContents : public TenantServiceTest {
   }
   // Other contents with the same sizes and times.
   void replace(const std::string& name) const {
+    std::this_thread::sleep_for(kClockTick);
     const std::string file = dir(name) + "/model.safetensors";
     const auto time = fs::last_write_time(file);
     std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
@@ -112,7 +116,7 @@ TEST_F(TenantServiceContents, ReplacedFilesAreANewVersionAfterARestart) {
   const tenant::Record saved = record(1);
   replace("v1");
   ASSERT_TRUE(restart(saved));
-  EXPECT_EQ(states(1), "2 active, 1 previous");
+  ASSERT_EQ(states(1), "2 active, 1 previous");
   EXPECT_EQ(snapshot().find(1)->version, 2u);
   EXPECT_NE(record(1).contents.digest, saved.contents.digest);
   EXPECT_EQ(record(1).others[0].contents, saved.contents);
@@ -148,6 +152,7 @@ TEST_F(TenantServiceContents, AReplacedCanaryIsANewCanary) {
   replace("v2");
   ASSERT_TRUE(restart(saved));
   EXPECT_EQ(states(1), "3 canary, 2 rolled_back, 1 active");
+  ASSERT_TRUE(snapshot().find(1)->canary);
   EXPECT_EQ(snapshot().find(1)->canary->version, 3u);
   EXPECT_EQ(snapshot().find(1)->canary_percent, 30u);
   // Both at the same time get numbers of their own.
@@ -160,6 +165,39 @@ TEST_F(TenantServiceContents, AReplacedCanaryIsANewCanary) {
   ASSERT_TRUE(restart(record(1)));
   EXPECT_EQ(states(1), "5 canary, 4 active, 3 rolled_back, 2 rolled_back, 1 previous");
   EXPECT_FALSE(snapshot().find(1)->canary);
+}
+
+TEST_F(TenantServiceContents, APromotionRefusesAReplacedCanaryThatIsNotLoaded) {
+  ASSERT_TRUE(admit(in(1, "v1")));
+  tenant::Record next = record(1);
+  tenant::install_canary(next, dir("v2"), 30, 5);
+  ASSERT_TRUE(change(next));
+  const tenant::Record saved = record(1);
+  const std::string config = dir("v2") + "/config.json";
+  fs::rename(config, config + ".away");
+  ASSERT_TRUE(restart(saved));
+  fs::rename(config + ".away", config);
+  replace("v2");
+  next = record(1);
+  ASSERT_TRUE(promote_canary(next));
+  const Status refused = change(next);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("version 2"), std::string::npos);
+  EXPECT_EQ(states(1), "2 canary, 1 active");
+  EXPECT_EQ(snapshot().find(1)->version, 1u);
+}
+
+TEST_F(TenantServiceContents, AResumeGivesReplacedFilesANewNumber) {
+  ASSERT_TRUE(admit(in(1, "v1")));
+  const tenant::Record saved = record(1);
+  const std::string config = dir("v1") + "/config.json";
+  fs::rename(config, config + ".away");
+  ASSERT_FALSE(restart(saved));
+  fs::rename(config + ".away", config);
+  replace("v1");
+  ASSERT_TRUE(admit(saved));
+  EXPECT_EQ(states(1), "2 active, 1 previous");
+  EXPECT_EQ(snapshot().find(1)->version, 2u);
 }
 
 TEST_F(TenantServiceContents, ARollbackRefusesReplacedFiles) {
@@ -216,7 +254,7 @@ TEST_F(TenantServiceContents, AMoveGivesReplacedFilesANewNumber) {
   replace("v1");
   const Status reset = service->reset_device({});
   ASSERT_TRUE(reset) << reset.error().message;
-  EXPECT_EQ(states(1), "3 active, 2 canary, 1 previous");
+  ASSERT_EQ(states(1), "3 active, 2 canary, 1 previous");
   EXPECT_EQ(snapshot().find(1)->version, 3u);
   EXPECT_EQ(snapshot().find(1)->canary->version, 2u);
   EXPECT_EQ(states(2), "1 active");
