@@ -1,6 +1,5 @@
 #include "model/content_hash.h"
 
-#include <intel-ipsec-mb.h>
 #include <sodium/core.h>
 #include <sodium/randombytes.h>
 
@@ -8,19 +7,15 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "model/ipsec_mb.h"
 
 namespace itif::model {
 namespace {
 
-// libipsec-mb's functions for this CPU. They keep no state.
-const IMB_MGR& library() {
-  static const IMB_MGR* const manager = [] {
-    IMB_MGR* made = alloc_mb_mgr(0);
-    CHECK(made != nullptr);
-    init_mb_mgr_auto(made, nullptr);
-    return made;
-  }();
-  return *manager;
+// Only for functions that queue nothing: any thread may call them.
+IMB_MGR* library() {
+  static const IpsecMb manager;
+  return manager.get();
 }
 
 }  // namespace
@@ -31,7 +26,7 @@ struct ContentKey::Expanded {
 
 ContentKey::ContentKey(std::span<const std::byte, 16> key) {
   auto expanded = std::make_unique<Expanded>();
-  IMB_GHASH_PRE(&library(), key.data(), &expanded->data);
+  IMB_GHASH_PRE(library(), key.data(), &expanded->data);
   expanded_ = std::move(expanded);
 }
 
@@ -47,7 +42,7 @@ ContentKey::~ContentKey() = default;
 
 void ContentHash::add_blocks(std::span<const std::byte> blocks) {
   if (blocks.empty()) return;
-  IMB_GHASH(&library(), &key_.data, blocks.data(), blocks.size(), state_.tag.data(),
+  IMB_GHASH(library(), &key_.data, blocks.data(), blocks.size(), state_.tag.data(),
             state_.tag.size());
 }
 

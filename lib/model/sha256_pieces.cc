@@ -1,28 +1,13 @@
 #include "model/sha256_pieces.h"
 
-#include <intel-ipsec-mb.h>
-
 #include <algorithm>
-#include <memory>
 
 #include "base/check.h"
+#include "model/ipsec_mb.h"
 
 namespace itif::model {
-namespace {
-
-using Manager = std::unique_ptr<IMB_MGR, decltype(&free_mb_mgr)>;
-
-Manager make_manager() {
-  Manager made(alloc_mb_mgr(0), &free_mb_mgr);
-  CHECK(made != nullptr);
-  init_mb_mgr_auto(made.get(), nullptr);
-  return made;
-}
-
-}  // namespace
-
 std::vector<Sha256> sha256_pieces(std::span<const std::byte> bytes) {
-  thread_local const Manager manager = make_manager();
+  thread_local const IpsecMb manager;
   std::vector<Sha256> hashes((bytes.size() + kSha256PieceBytes - 1) / kSha256PieceBytes);
   size_t num_done = 0;
   const auto count = [&](const IMB_JOB* done) {
