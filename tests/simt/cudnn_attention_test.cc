@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <latch>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
@@ -126,7 +127,12 @@ TEST_F(CudnnAttention, HandlesWaitForCaptures) {
   const auto during_capture = [&](const std::function<void()>& call) {
     std::shared_lock lock(cuda::captures());
     ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    std::thread other(call);
+    std::latch begun(1);
+    std::thread other([&] {
+      begun.count_down();
+      call();
+    });
+    begun.wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(captured, &graph), cudaSuccess);
