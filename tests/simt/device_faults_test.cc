@@ -52,6 +52,7 @@ TEST_F(CudaDevice, CommitFailsIfSlotCannotBeCleared) {
   const auto slab = device_->reserve_slab(100'000, 4).value();
   simt::fail_after(0);  // fails the memset that clears the slot
   for (int turn = 0; turn < 2; ++turn) EXPECT_FALSE(slab->commit(1));
+  stream_.reset();
   (void)cudaDeviceReset();
   (void)cudaGetLastError();
 }

@@ -71,8 +71,10 @@ TEST_F(MpsSlices, TakeFewerStepsIfThereIsNoMemoryForAllContexts) {
   machine.max_mps_contexts = 8;
   ASSERT_TRUE(open(machine, "mps"));
   EXPECT_EQ(device_->info().slice_steps, 2u);
-  Group a(*device_, 50);
-  EXPECT_EQ(places_of(a, 32).count, 66u);
+  {
+    Group a(*device_, 50);
+    EXPECT_EQ(places_of(a, 32).count, 66u);
+  }
   machine.max_mps_contexts = 1;
   const std::string why = refusal(machine);
   EXPECT_NE(why.find("out of memory"), std::string::npos) << why;
