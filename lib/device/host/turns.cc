@@ -1,5 +1,7 @@
 #include "device/host/turns.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -88,6 +90,7 @@ void TurnTaker::wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexc
                              std::memory_order_relaxed);
   given_.wait(lock, [this] { return turns_->holder_ == this; });
   const uint64_t until_ns = since_ns_;  // give() has set it
+  yielded_ns_ = until_ns;
   waited_ns_.store(waited_ns() + (until_ns - std::min(until_ns, from_ns)),
                    std::memory_order_relaxed);
 }
@@ -99,10 +102,12 @@ void TurnTaker::begin() noexcept {
     if (turns_->holder_ != nullptr) turns_->holder_->account();
     virtual_ns() = std::max(virtual_ns(),
                             turns_->virtual_ns_[is_background_] - static_cast<double>(kCreditNs));
-    if (turns_->holder_ == nullptr)
+    if (turns_->holder_ == nullptr) {
       turns_->give(this);
-    else
+      yielded_ns_ = since_ns_;
+    } else {
       wait(lock, turns_->clock_.now_ns());
+    }
   }
   holds_ = true;
   if (turns_->last_.exchange(this, std::memory_order_relaxed) != this)
@@ -110,18 +115,30 @@ void TurnTaker::begin() noexcept {
 }
 
 void TurnTaker::pass() noexcept {
-  if (!is_wanted()) return;
-  {
-    std::unique_lock lock(turns_->mutex_);
-    account();
-    TurnTaker* const next = successor();
-    if (next == nullptr) return;
-    const uint64_t from_ns = since_ns_;  // account() has set it
-    turns_->give(next);
-    wait(lock, from_ns);
-  }
+  if (!pass_to_successor() && !(let_others_wake() && pass_to_successor())) return;
   turns_->last_.store(this, std::memory_order_relaxed);
   turns_->changed_ns_.store(turns_->clock_.now_ns(), std::memory_order_relaxed);
+}
+
+bool TurnTaker::pass_to_successor() noexcept {
+  if (!is_wanted()) return false;
+  std::unique_lock lock(turns_->mutex_);
+  account();
+  TurnTaker* const next = successor();
+  if (next == nullptr) return false;
+  const uint64_t from_ns = since_ns_;  // account() has set it
+  turns_->give(next);
+  wait(lock, from_ns);
+  return true;
+}
+
+bool TurnTaker::let_others_wake() noexcept {
+  if (!has_company()) return false;
+  const uint64_t now_ns = turns_->clock_.now_ns();
+  if (now_ns - yielded_ns_ < kPartNs) return false;
+  yielded_ns_ = now_ns;
+  (void)::sched_yield();
+  return true;
 }
 
 void TurnTaker::end() noexcept {

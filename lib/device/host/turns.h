@@ -128,6 +128,13 @@ class TurnTaker {
   void account() noexcept;  // REQUIRES: Turns::mutex_ is held, and this stream has the turn
   // Returns the stream that has the turn next, if this one is to pass it. REQUIRES: account().
   TurnTaker* successor() const noexcept;
+  // Passes the turn and waits for the next one. Returns false at once if no other stream is behind.
+  bool pass_to_successor() noexcept;
+  // Yields the CPU if this stream has computed for kPartNs: another stream's thread may have been
+  // woken that does not wait for a turn yet, and Linux would let this one compute until the next
+  // tick of its scheduler, up to 4 ms. Short turns do not yield: a thread that yields is chosen
+  // later when it wakes again. Returns true if it yielded.
+  bool let_others_wake() noexcept;
   // Waits for the turn, as from `from_ns` on.
   void wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept;
 
@@ -141,6 +148,7 @@ class TurnTaker {
   uint64_t since_ns_ = 0;         // the time up to here is accounted
   uint64_t waiting_from_ns_ = 0;  // of a stream that waits
   uint64_t part_ns_ = 0;          // start of the part that runs
+  uint64_t yielded_ns_ = 0;       // when it last yielded the CPU, or got the turn
   bool holds_ = false;            // this stream has the turn
 };
 
