@@ -132,7 +132,6 @@ TEST(SliceControl, SharesSettleUnderAConstantOverload) {
   }
 }
 
-// A group whose hold-down has not passed keeps its share, though its load changes.
 // A calm group beside an overloaded one uses lent time as well. Its demand once followed what it
 // was lent until a surplus had lasted, and each change began the count again: shares of 48 and 14 %
 // by turns, for ever.
