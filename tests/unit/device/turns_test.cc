@@ -2,6 +2,7 @@
 #include "device/host/turns.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -157,6 +158,38 @@ TEST_F(TurnsTest, PartsTakeHalfAMillisecond) {
   EXPECT_NEAR(taker.part_units(pace), 128, 1e-6);
   clock_.advance_ns(TurnTaker::kCompanyNs);
   EXPECT_EQ(taker.part_units(pace), std::numeric_limits<double>::infinity());  // alone
+}
+
+// A group's thread that a request wakes asks for a turn only when it has a CPU. Both threads are on
+// one CPU here: the other one runs only if the first yields.
+TEST_F(TurnsTest, ALongTurnYieldsTheCpuBetweenParts) {
+  constexpr int kParts = 200;
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  TurnTaker computing(turns_, 50), company(turns_, 50);
+  company.begin();
+  company.end();
+  std::atomic<uint64_t> runs{0};
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop.load()) runs.fetch_add(1);
+  });
+  while (runs.load() == 0) sched_yield();
+  int num_runs = 0;
+  for (int i = 0; i < kParts; ++i) {
+    const uint64_t before = runs.load();
+    launch(computing, TurnTaker::kPartNs);
+    if (runs.load() != before) ++num_runs;
+  }
+  EXPECT_GT(num_runs, kParts / 4);
+  computing.end();
+  stop.store(true);
+  other.join();
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 // A background stream that always has work passes the turn to a foreground stream after each
