@@ -19,7 +19,7 @@ double fraction(double share) {
 void Turns::give(TurnTaker* next) noexcept {
   holder_ = next;
   if (next == nullptr) return;
-  next->since_ns_ = clock_.now_ns();
+  next->since_ns_ = next->yielded_ns_ = clock_.now_ns();
   std::erase(waiting_, next);
   num_waiting_.store(static_cast<uint32_t>(waiting_.size()), std::memory_order_relaxed);
   next->given_.notify_one();
@@ -90,7 +90,6 @@ void TurnTaker::wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexc
                              std::memory_order_relaxed);
   given_.wait(lock, [this] { return turns_->holder_ == this; });
   const uint64_t until_ns = since_ns_;  // give() has set it
-  yielded_ns_ = until_ns;
   waited_ns_.store(waited_ns() + (until_ns - std::min(until_ns, from_ns)),
                    std::memory_order_relaxed);
 }
@@ -102,12 +101,10 @@ void TurnTaker::begin() noexcept {
     if (turns_->holder_ != nullptr) turns_->holder_->account();
     virtual_ns() = std::max(virtual_ns(),
                             turns_->virtual_ns_[is_background_] - static_cast<double>(kCreditNs));
-    if (turns_->holder_ == nullptr) {
+    if (turns_->holder_ == nullptr)
       turns_->give(this);
-      yielded_ns_ = since_ns_;
-    } else {
+    else
       wait(lock, turns_->clock_.now_ns());
-    }
   }
   holds_ = true;
   if (turns_->last_.exchange(this, std::memory_order_relaxed) != this)
