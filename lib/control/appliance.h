@@ -49,12 +49,16 @@ class Appliance {
   using OnAdmitted = std::function<void(const tenant::Record&, const Status&)>;
   virtual void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) = 0;
   // Applies the record's new settings and versions to a loaded tenant. Loads the active version and
-  // the canary, if they are not loaded or if `load_again`, while the old ones serve, then swaps
-  // them: requests whose first piece arrived before the swap are answered by the old ones. On error
-  // nothing has changed. Versions that were loaded stay loaded until settle(), so that update()
-  // with the old record is quick. Errors: kNotFound, kCorrupt (changed files), those of the load.
-  virtual Status update(const tenant::Record& record, bool load_again,
-                        const Progress& progress) = 0;
+  // the canary, as far as `loads` says, while the old ones serve, then swaps them: requests whose
+  // first piece arrived before the swap are answered by the old ones. On error nothing has changed.
+  // Versions that were loaded stay loaded until settle(), so that update() with the old record
+  // loads nothing. Errors: kNotFound, kCorrupt (changed files), those of the load.
+  enum class Loads : uint8_t {
+    kActive,   // the active version, if it is not loaded
+    kMissing,  // also the canary, if it is not
+    kAll,      // both, also if they are
+  };
+  virtual Status update(const tenant::Record& record, Loads loads, const Progress& progress) = 0;
   // Frees the versions that the record no longer needs, after their last requests. The previous
   // version stays loaded until another load needs its memory. Does nothing for an unknown tenant.
   virtual void settle(uint32_t id) = 0;

@@ -36,6 +36,18 @@ tenant::Key make_key(uint16_t epoch) {
   return key;
 }
 
+// Warns if the active version's directories hold the canary by now.
+void warn_of_lost_files(const tenant::Record& record) {
+  const tenant::Version* canary = find_version(record, tenant::VersionState::kCanary);
+  if (canary == nullptr || canary->model_dir != record.model_dir ||
+      canary->base_dir != record.base_dir || canary->contents.digest == record.contents.digest)
+    return;
+  log::warning(
+      "tenant '{}': {} holds its canary, version {}, and no longer version {}, which is active: a "
+      "restart or handover cannot load version {} until its files are put back",
+      record.name, record.model_dir, canary->number, record.version, record.version);
+}
+
 // Skips epoch 0 when the count wraps: a header without a key carries 0.
 uint16_t next_epoch(uint16_t epoch) {
   return epoch == UINT16_MAX ? 1 : static_cast<uint16_t>(epoch + 1);
@@ -63,6 +75,7 @@ json document(const tenant::Info& info, bool with_labels) {
   if (const tenant::Version* canary = find_version(r, tenant::VersionState::kCanary)) {
     out["canary_version"] = canary->number;
     out["canary_percent"] = r.canary_percent;
+    if (!info.canary_failure.empty()) out["canary_message"] = info.canary_failure;
   }
   if (r.has_previous_key) out["previous_key_epoch"] = r.previous_key.epoch;
   if (!info.failure.empty()) out["message"] = info.failure;
@@ -180,7 +193,8 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
 void Tenants::put_back(const tenant::Info& old, bool load) {
   Status undone;
   if (old.model) {
-    undone = appliance_.update(old.record, false, [](const std::string&, double) {});
+    undone =
+        appliance_.update(old.record, Appliance::Loads::kActive, [](const std::string&, double) {});
     appliance_.settle(old.record.id);
   } else {
     if (load) {
@@ -197,10 +211,12 @@ void Tenants::put_back(const tenant::Info& old, bool load) {
 Result<tenant::Info> Tenants::change(const tenant::Info& old, tenant::Record next, bool load,
                                      const Progress& progress) {
   next.updated_unix_ns = clock_.unix_ns();
+  using Loads = Appliance::Loads;
   // A model that could not leave a failed device is useless there.
-  const bool load_again = load && old.condition == tenant::Condition::kFailed;
+  const bool is_stuck = old.condition == tenant::Condition::kFailed;
+  const Loads loads = !load ? Loads::kActive : is_stuck ? Loads::kAll : Loads::kMissing;
   if (old.model)
-    ITIF_TRY(appliance_.update(next, load_again, progress));
+    ITIF_TRY(appliance_.update(next, loads, progress));
   else if (load)
     ITIF_TRY(appliance_.admit(next, progress));
   else
@@ -228,6 +244,7 @@ Result<json> Tenants::run(const UpdateTenant& op, const Progress& progress) {
   ITIF_TRY(change_versions(op, old, next));
   op.settings.apply(next);
   ITIF_ASSIGN(const tenant::Info info, change(old, std::move(next), op.reload, progress));
+  warn_of_lost_files(info.record);
   return announce("tenant.updated", info);
 }
 
@@ -243,10 +260,15 @@ Result<json> Tenants::run(const ResumeTenant& op, const Progress& progress) {
   ITIF_ASSIGN(const tenant::Info old, find(op.tenant));
   tenant::Record next = old.record;
   next.state = tenant::State::kServing;
-  // Load a failed tenant again: its model or its device may have been repaired.
-  const bool reload = old.condition != tenant::Condition::kLoaded;
-  ITIF_ASSIGN(const tenant::Info info, change(old, std::move(next), reload, progress));
-  return announce("tenant.resumed", info);
+  // Load what is not loaded: the model or its device may have been repaired.
+  auto resumed = change(old, next, true, progress);
+  const bool was_paused = old.record.state == tenant::State::kPaused;
+  if (!resumed && was_paused && !old.canary_failure.empty()) {
+    log::warning("tenant '{}' resumes without its canary: {}", next.name, resumed.error().message);
+    resumed = change(old, std::move(next), false, progress);
+  }
+  if (!resumed) return std::unexpected(resumed.error());
+  return announce("tenant.resumed", *resumed);
 }
 
 Result<json> Tenants::run(const RotateKey& op, const Progress& progress) {
@@ -290,9 +312,18 @@ json Tenants::counts() const {
 json Tenants::failures() const {
   json failed = json::array();
   for (const tenant::Info& info : appliance_.tenants()) {
+    const tenant::Version* canary = find_version(info.record, tenant::VersionState::kCanary);
     if (info.condition == tenant::Condition::kFailed)
       failed.push_back(
           {{"id", info.record.id}, {"name", info.record.name}, {"message", info.failure}});
+    else if (canary != nullptr && !info.canary_failure.empty())
+      failed.push_back(
+          {{"id", info.record.id},
+           {"name", info.record.name},
+           {"message",
+            fmt::format("version {}, a canary, is not loaded: {}: `itifctl tenant resume {}` tries "
+                        "again, `itifctl tenant rollback {}` takes it back",
+                        canary->number, info.canary_failure, info.record.name, info.record.name)}});
   }
   return failed;
 }

@@ -51,7 +51,7 @@ class Tenants {
   Result<nlohmann::json> show(const tenant::Ref& ref) const;      // Errors: kNotFound
   Result<nlohmann::json> versions(const tenant::Ref& ref) const;  // Errors: kNotFound
   nlohmann::json counts() const;    // {"serving":n,"paused":n,"loading":n,"failed":n}
-  nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of failed tenants
+  nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of what is not loaded
 
  private:
   // Returns the directory of a base: its own path, or the whole model that a tenant has or that its

@@ -28,9 +28,12 @@ Inheritance ProcessHandover::inheritance() const {
   inheritance.file_prefix = net::file_prefix(options_.eal_args);
   inheritance.has_hugepages = options_.has_hugepages;
   inheritance.device = options_.device;
-  for (const TenantInfo& tenant : parts_.service.list())
-    if (!load_failure(parts_.service, tenant).empty())
+  for (const TenantInfo& tenant : parts_.service.list()) {
+    if (!active_failure(tenant).empty())
       inheritance.failed_tenants.push_back(tenant.record.id);
+    else if (!tenant.canary_failure.empty())
+      inheritance.failed_canaries.push_back(tenant.record.id);
+  }
   for (size_t i = 0; i < parts_.config.ports.size(); ++i) {
     const config::Port& port = parts_.config.ports[i];
     inheritance.ports.push_back(

@@ -67,6 +67,7 @@ json to_json(const Inheritance& inheritance) {
           {"file_prefix", inheritance.file_prefix},
           {"has_hugepages", inheritance.has_hugepages},
           {"failed_tenants", inheritance.failed_tenants},
+          {"failed_canaries", inheritance.failed_canaries},
           {"ports", std::move(ports)},
           {"device", inheritance.device}};
 }
@@ -82,6 +83,8 @@ Result<Inheritance> inheritance_from(const json& message) try {
   message.at("file_prefix").get_to(inheritance.file_prefix);
   message.at("has_hugepages").get_to(inheritance.has_hugepages);
   message.at("failed_tenants").get_to(inheritance.failed_tenants);
+  // Earlier versions list these tenants among failed_tenants.
+  inheritance.failed_canaries = message.value("failed_canaries", std::vector<uint32_t>());
   const json& ports = message.at("ports");
   if (!ports.is_array()) return fail(Code::kInvalidArgument, "the handover's ports are no array");
   for (const json& port : ports) inheritance.ports.push_back(port_from(port));

@@ -41,7 +41,8 @@ struct InheritedPort {
 struct Inheritance {
   std::string file_prefix;  // EAL's, of the old process
   bool has_hugepages = false;
-  std::vector<uint32_t> failed_tenants;  // whose models the old process could not load either
+  std::vector<uint32_t> failed_tenants;   // whose active version the old process has not loaded
+  std::vector<uint32_t> failed_canaries;  // tenants whose canary it has not loaded
   std::vector<InheritedPort> ports;
   std::string device;  // the kind of the old process's device; empty: not known
 };

@@ -118,22 +118,25 @@ bool Takeover::still_wanted(const TenantService& service) {
   return wanted;
 }
 
-std::string load_failure(const TenantService& service, const TenantInfo& tenant) {
-  if (tenant.condition != tenant::Condition::kLoaded)
-    return tenant.failure.empty() ? "it is not loaded yet" : tenant.failure;
-  for (const tenant::VersionFigures& version : service.version_figures(tenant.record.id))
-    if (!version.failure.empty()) return "its canary: " + version.failure;
-  return "";
+std::string active_failure(const TenantInfo& tenant) {
+  if (tenant.condition == tenant::Condition::kLoaded) return "";
+  return tenant.failure.empty() ? "it is not loaded yet" : tenant.failure;
 }
 
+// A model that the old process has not loaded either does not stop the handover.
 Status Takeover::check_tenants(const TenantService& service) const {
+  const auto lists = [](const std::vector<uint32_t>& ids, const TenantInfo& tenant) {
+    return std::ranges::find(ids, tenant.record.id) != ids.end();
+  };
   for (const TenantInfo& tenant : service.list()) {
-    const std::string failure = load_failure(service, tenant);
-    const bool known = std::ranges::find(inheritance_.failed_tenants, tenant.record.id) !=
-                       inheritance_.failed_tenants.end();
-    if (failure.empty() || known) continue;
-    return fail(Code::kUnavailable, fmt::format("the model of tenant '{}' cannot be loaded: {}",
-                                                tenant.record.name, failure));
+    if (lists(inheritance_.failed_tenants, tenant)) continue;
+    if (const std::string failure = active_failure(tenant); !failure.empty())
+      return fail(Code::kUnavailable, fmt::format("the model of tenant '{}' cannot be loaded: {}",
+                                                  tenant.record.name, failure));
+    if (lists(inheritance_.failed_canaries, tenant)) continue;
+    if (!tenant.canary_failure.empty())
+      return fail(Code::kUnavailable, fmt::format("the canary of tenant '{}' cannot be loaded: {}",
+                                                  tenant.record.name, tenant.canary_failure));
   }
   return {};
 }

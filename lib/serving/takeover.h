@@ -26,8 +26,8 @@
 
 namespace itif::serving {
 
-// Returns why the active version or the canary of a tenant is not loaded; empty: all are.
-std::string load_failure(const TenantService& service, const TenantInfo& tenant);
+// Returns why the active version of a tenant is not loaded; empty: it is.
+std::string active_failure(const TenantInfo& tenant);
 
 class Takeover {
  public:

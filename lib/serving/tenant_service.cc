@@ -201,6 +201,7 @@ void TenantService::expect(const std::vector<tenant::Record>& records, const std
     if (known != nullptr) {
       const std::lock_guard lock(mutex_);
       known->info.record = record;
+      known->info.canary_failure.clear();
       continue;
     }
     if (const Status added = add(record, failure); !added)
@@ -245,6 +246,7 @@ Status TenantService::finish_admission(tenant::Record record, Result<Model> load
   {
     const std::lock_guard lock(mutex_);
     known->info.record = std::move(record);
+    known->info.canary_failure.clear();
     note_load(known->info.record, *loaded);
     set_active(*known, *loaded);
     known->models.push_back(std::move(*loaded));

@@ -128,7 +128,7 @@ class TenantService final : public control::Appliance {
   void expect(const std::vector<tenant::Record>& records, const std::string& failure) override;
   Status admit(const tenant::Record& record, const control::Progress& progress) override;
   void admit_listed(const std::vector<tenant::Record>& records, const OnAdmitted& done) override;
-  Status update(const tenant::Record& record, bool load_again,
+  Status update(const tenant::Record& record, Loads loads,
                 const control::Progress& progress) override;
   void settle(uint32_t id) override;
   Result<tenant::Removal> remove(uint32_t id, uint64_t timeout_ns) override;
@@ -188,7 +188,6 @@ class TenantService final : public control::Appliance {
     TenantInfo info;
     std::vector<Model> models;
     std::map<uint32_t, std::shared_ptr<telemetry::VersionCounts>> counts;  // by version
-    std::string canary_failure;  // why the canary is not loaded
 
     Model* find(uint32_t version);
     const Model* find(uint32_t version) const;
@@ -224,6 +223,8 @@ class TenantService final : public control::Appliance {
   static Origin origin_of(const tenant::Record& old, const tenant::Version& version);
   static std::unexpected<Error> changed_contents(const tenant::Record& record,
                                                  const tenant::Version& version);
+  static Status check_not_withheld(const tenant::Record& record, const tenant::Version& version,
+                                   const std::string& digest);
   Result<Model> renumber(tenant::Record& record, const tenant::Version& version, Model model,
                          const control::Progress& progress);
   // The load of a version, and the group for its model, which choose_group() may create.
@@ -236,7 +237,7 @@ class TenantService final : public control::Appliance {
     bool refuses_changes = false;  // the contents must be those that the version had
   };
   using OnLoaded = std::function<void(size_t load, Result<Model>)>;
-  class Loads;  // runs them
+  class LoadRun;  // runs them
   // Loads the models on the loader threads, several at the same time, and passes the result of each
   // to `done` as soon as it is there.
   void load_all(std::vector<Load> loads, const control::Progress& progress, const OnLoaded& done);

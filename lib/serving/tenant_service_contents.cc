@@ -3,8 +3,10 @@
 //
 // A version that serves is loaded again at a start, in the new process of a handover, when its
 // group moves to another device, and when an admin resumes its tenant. If its files hold something
-// else by then, this is a new version: it is checked with its samples and gets a new number. If an
-// admin names an earlier version, by a rollback, changed files are refused.
+// else by then, this is a new version: it is checked with its samples and gets a new number. It is
+// refused if its contents are those of the canary or of a version that was rolled back: all
+// requests would get answers that the admin has not chosen for them. If an admin names an earlier
+// version, by a rollback, changed files are refused.
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -36,6 +38,38 @@ std::unexpected<Error> TenantService::changed_contents(const tenant::Record& rec
                           record.name, version.model_dir, base));
 }
 
+// Returns an error if the contents, which are not those of the version any more, must not serve
+// instead. The newest version that had them decides: the canary and a version that was rolled back
+// are not for all requests, and a canary with the active version's contents is none.
+Status TenantService::check_not_withheld(const tenant::Record& record,
+                                         const tenant::Version& version,
+                                         const std::string& digest) {
+  using enum tenant::VersionState;
+  const std::vector<tenant::Version> all = all_versions(record);  // newest first
+  const auto same = std::ranges::find_if(
+      all, [&](const tenant::Version& other) { return other.contents.digest == digest; });
+  const bool is_canary = version.state == kCanary;
+  if (same == all.end()) return {};
+  if (same->state != kRolledBack && same->state != (is_canary ? kActive : kCanary)) return {};
+  const std::string& name = record.name;
+  const std::string way_out =
+      is_canary ? fmt::format("take the canary back with `itifctl tenant rollback {}`", name)
+      : same->state == kCanary
+          ? fmt::format("let the canary answer all requests with `itifctl tenant promote {}`", name)
+          : fmt::format("install what it holds now with `itifctl tenant update {} --reload`", name);
+  return fail(
+      Code::kCorrupt,
+      fmt::format("{} has other contents than when version {} was installed, those of version {}, "
+                  "which {}: put the files of version {} back, then `itifctl tenant resume {}`; or "
+                  "{}",
+                  directories_text({version.model_dir, version.base_dir}), version.number,
+                  same->number,
+                  same->state == kRolledBack ? "was rolled back"
+                  : is_canary                ? "is active"
+                                             : "is the canary",
+                  version.number, name, way_out));
+}
+
 // If the files of a version have changed, checks the model with its samples and gives it a new
 // number, also in `record`. On an error the model is unloaded, and `record` is as before.
 Result<TenantService::Model> TenantService::renumber(tenant::Record& record,
@@ -44,6 +78,10 @@ Result<TenantService::Model> TenantService::renumber(tenant::Record& record,
   const tenant::Contents& expected = version.contents;
   if (expected.digest.empty() || expected.digest == model.contents.digest) return model;
   const std::string directories = directories_text({version.model_dir, version.base_dir});
+  if (auto chosen = check_not_withheld(record, version, model.contents.digest); !chosen) {
+    leave({model}, find(record.id)->info.index, kNoTimeout);
+    return std::unexpected(chosen.error());
+  }
   tenant::Record next = record;
   const uint32_t number = renumber_version(next, version.number, model.contents, clock_.unix_ns());
   model.served.version = number;

@@ -48,10 +48,10 @@ std::unexpected<Error> changed_while_loaded(const model::ModelFiles& files) {
 
 // Owned by the job thread. A loader thread touches its load only between the post of a step and the
 // step's end in ended_.
-class TenantService::Loads {
+class TenantService::LoadRun {
  public:
-  Loads(TenantService& service, std::vector<Load> loads, const control::Progress& progress,
-        const OnLoaded& done)
+  LoadRun(TenantService& service, std::vector<Load> loads, const control::Progress& progress,
+          const OnLoaded& done)
       : service_(service), progress_(progress), done_(done), running_(loads.size()) {
     for (size_t i = 0; i < loads.size(); ++i) {
       in_order_ |= loads[i].in_order;
@@ -276,7 +276,7 @@ class TenantService::Loads {
 
 void TenantService::load_all(std::vector<Load> loads, const control::Progress& progress,
                              const OnLoaded& done) {
-  if (!loads.empty()) Loads(*this, std::move(loads), progress, done).run();
+  if (!loads.empty()) LoadRun(*this, std::move(loads), progress, done).run();
 }
 
 Result<backbone::OpenedModel> TenantService::open_checked(const model::ModelFiles& files) const {

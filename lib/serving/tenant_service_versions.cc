@@ -86,7 +86,7 @@ void TenantService::load_canaries(const std::vector<uint32_t>& ids,
     }
     {
       const std::lock_guard lock(mutex_);
-      serving.canary_failure.clear();
+      serving.info.canary_failure.clear();
       serving.info.record = std::move(record);
       note_load(serving.info.record, *loaded);
       serving.models.push_back(std::move(*loaded));
@@ -99,7 +99,7 @@ void TenantService::load_canaries(const std::vector<uint32_t>& ids,
 void TenantService::fail_canary(Serving& serving, const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
-    serving.canary_failure = why;
+    serving.info.canary_failure = why;
   }
   const Model* canary = serving.canary();
   if (canary == nullptr) return;
@@ -128,7 +128,7 @@ Status TenantService::check(const Model& model, const std::string& directory, ui
   return good;
 }
 
-Status TenantService::update(const tenant::Record& record, bool load_again,
+Status TenantService::update(const tenant::Record& record, Loads loads,
                              const control::Progress& progress) {
   Serving* serving = find(record.id);
   if (serving == nullptr || !serving->info.model)
@@ -137,7 +137,9 @@ Status TenantService::update(const tenant::Record& record, bool load_again,
   tenant::Record next = record;
   for (const tenant::Version& version : all_versions(record)) {
     if (version.state != VersionState::kActive && version.state != VersionState::kCanary) continue;
-    if (serving->find(version.number) != nullptr && !load_again) continue;
+    const bool is_loaded = serving->find(version.number) != nullptr;
+    const bool is_canary = version.state == VersionState::kCanary;
+    if (loads != Loads::kAll && (is_loaded || (is_canary && loads == Loads::kActive))) continue;
     auto loaded = load(next, version, origin_of(serving->info.record, version), progress);
     if (!loaded) {
       for (const Model& model : fresh) unload(model);
@@ -158,7 +160,8 @@ Status TenantService::update(const tenant::Record& record, bool load_again,
     const Model* active = serving->active();
     if (!fresh.empty() || serving->info.condition == tenant::Condition::kLoaded)
       set_active(*serving, *active);
-    if (serving->canary() != nullptr) serving->canary_failure.clear();
+    const bool has_canary = find_version(serving->info.record, VersionState::kCanary) != nullptr;
+    if (!has_canary || serving->canary() != nullptr) serving->info.canary_failure.clear();
   }
   if (!replaced.empty()) {
     leave(std::move(replaced), serving->info.index, kSettleTimeoutNs);
@@ -339,13 +342,13 @@ std::vector<tenant::VersionFigures> TenantService::version_figures(uint32_t id) 
       figures.in_flight = model->served.lease->num_in_flight();
     }
   }
-  if (canary == nullptr || serving->canary_failure.empty()) return all;
+  if (canary == nullptr || serving->info.canary_failure.empty()) return all;
   const auto found = std::ranges::find(all, canary->number, &tenant::VersionFigures::number);
   tenant::VersionFigures& figures =
       found == all.end()
           ? all.emplace_back(tenant::VersionFigures{.number = canary->number, .failure = {}})
           : *found;
-  figures.failure = serving->canary_failure;
+  figures.failure = serving->info.canary_failure;
   return all;
 }
 

@@ -209,6 +209,90 @@ def test_a_replaced_canary_is_a_new_canary(appliance, namespaces, models, copies
     assert distance(given[1], answers(1)) < FAR and distance(given[3], answers(3)) < FAR
 
 
+def failed(appliance, name):
+    shown = appliance.ctl_json("tenant", "show", name)["tenant"]
+    assert shown["state"] == "failed", shown
+    return shown["message"]
+
+
+def test_files_of_a_canary_do_not_become_active(appliance, namespaces, models, copies, answers):
+    """The active version's files are replaced by those of its canary, which is to answer a tenth of the requests."""
+    directory = copies("reloaded")
+    added = appliance.add_tenant("reloaded", directory)
+    replace(directory, models(seed=2))
+    appliance.ctl("tenant", "update", "reloaded", "--reload", "--canary", "10%")
+    assert f"{directory} holds its canary, version 2, and no longer version 1" in appliance.log()
+    with connect(namespaces, added) as client:
+        with pytest.raises(CtlError, match="'reloaded' cannot be loaded.*version 2, which is the canary"):
+            appliance.ctl("handover")
+        given = dict(logits(client) for _ in range(100))
+        assert set(given) == {1, 2} and distance(given[1], answers(1)) < FAR
+        restart(appliance)
+        message = failed(appliance, "reloaded")
+        for part in (CHANGED + " 1", "version 2, which is the canary", "tenant promote reloaded"):
+            assert part in message, message
+        assert states(appliance, "reloaded") == [(2, "canary"), (1, "active")]
+        replace(directory, models(seed=1))
+        appliance.ctl("tenant", "resume", "reloaded")  # now the canary's files are gone
+        assert states(appliance, "reloaded") == [(2, "canary"), (1, "active")]
+        assert {logits(client)[0] for _ in range(60)} == {1}
+        message = appliance.ctl_json("tenant", "show", "reloaded")["tenant"]["canary_message"]
+        assert "those of version 1, which is active" in message, message
+        replace(directory, models(seed=2))
+        restart(appliance)
+        appliance.ctl("tenant", "promote", "reloaded")
+        version, values = logits(client)
+        assert version == 2 and distance(values, answers(2)) < FAR
+    assert states(appliance, "reloaded") == [(2, "active"), (1, "previous")]
+
+
+@pytest.mark.parametrize("how", ("restart", "handover"))
+def test_files_that_were_rolled_back_do_not_become_active(appliance, namespaces, models, copies, answers, how):
+    directory = copies("returned")
+    added = appliance.add_tenant("returned", directory)
+    replace(directory, models(seed=2))
+    appliance.ctl("tenant", "update", "returned", "--reload")
+    appliance.ctl("tenant", "rollback", "returned")
+    with connect(namespaces, added) as client:
+        assert logits(client)[0] == 1
+        if how == "handover":
+            with pytest.raises(CtlError, match="'returned' cannot be loaded.*version 2, which was rolled back"):
+                appliance.ctl("handover")
+            version, values = logits(client)
+            assert version == 1 and distance(values, answers(1)) < FAR
+            return
+        restart(appliance)
+        message = failed(appliance, "returned")
+        for part in (CHANGED + " 1", "version 2, which was rolled back", "tenant update returned --reload"):
+            assert part in message, message
+        assert states(appliance, "returned") == [(2, "rolled_back"), (1, "active")]
+        appliance.ctl("tenant", "update", "returned", "--reload")
+        version, values = logits(client)
+        assert version == 3 and distance(values, answers(2)) < FAR
+        # An admin has chosen these contents after the rollback.
+        replace(directory, models(seed=4))
+        restart(appliance)
+        replace(directory, models(seed=2))
+        restart(appliance)
+        version, values = logits(client)
+        assert version == 5 and distance(values, answers(2)) < FAR
+
+
+def test_a_canary_with_files_that_were_rolled_back_is_not_loaded(appliance, namespaces, models, copies):
+    added = appliance.add_tenant("twice", models(seed=1))
+    appliance.ctl("tenant", "update", "twice", "--model", str(models(seed=2)), "--canary", "50%")
+    appliance.ctl("tenant", "rollback", "twice")
+    directory = copies("canary", seed=3)
+    appliance.ctl("tenant", "update", "twice", "--model", str(directory), "--canary", "50%")
+    replace(directory, models(seed=2))
+    restart(appliance)
+    assert states(appliance, "twice") == [(3, "canary"), (2, "rolled_back"), (1, "active")]
+    with connect(namespaces, added) as client:
+        assert {logits(client)[0] for _ in range(40)} == {1}
+    message = appliance.ctl_json("tenant", "show", "twice")["tenant"]["canary_message"]
+    assert "version 2, which was rolled back" in message and "tenant rollback twice" in message, message
+
+
 def test_a_replaced_base_is_a_new_version_of_its_adapters(appliance, namespaces, models, copies, tmp_path):
     adapter = tmp_path / "adapter"
     run(appliance_module.program("itif-mkmodel"), "--backbone", "bert-tiny", "--lora-rank", "8", "--seed", "5", "--out",

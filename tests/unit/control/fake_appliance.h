@@ -52,12 +52,13 @@ class FakeAppliance final : public Appliance, public Documents {
     for (const tenant::Record& record : records)
       if (!cancelled_) done(record, admit(record, [](const std::string&, double) {}));
   }
-  Status update(const tenant::Record& record, bool load_again, const Progress& progress) override {
+  Status update(const tenant::Record& record, Loads loads, const Progress& progress) override {
     if (!has(record.id)) return fail(Code::kNotFound, "not admitted");
-    const bool loads = load_again || this->record(record.id).version != record.version;
-    calls.push_back(std::string(loads ? "reload " : "update ") + record.name);
+    const bool is_new = this->record(record.id).version != record.version;
+    calls.push_back(std::string(is_new || loads == Loads::kAll ? "reload " : "update ") +
+                    record.name);
     for (const tenant::Version& version : record.others)
-      if (version.state == tenant::VersionState::kCanary &&
+      if (version.state == tenant::VersionState::kCanary && loads != Loads::kActive &&
           refused_models.contains(version.model_dir))
         return fail(Code::kInvalidArgument, version.model_dir + ": tensor 'x' is misshapen");
     return take_in(record, progress);

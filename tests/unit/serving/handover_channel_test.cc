@@ -17,6 +17,7 @@ Inheritance example() {
   inheritance.file_prefix = "itif";
   inheritance.has_hugepages = true;
   inheritance.failed_tenants = {3, 5};
+  inheritance.failed_canaries = {7};
   inheritance.device = "cuda";
   InheritedPort& port = inheritance.ports.emplace_back();
   port.device = "net_memif0";
