@@ -78,22 +78,31 @@ bool may_be_read(const fs::path& path) {
   return may_be_parsed(path) || extension == ".safetensors" || extension == ".jsonl";
 }
 
+// Thrown while files are read, to end that.
+struct GivenUp {};
+
+void check(const std::function<bool()>& gives_up) {
+  if (gives_up && gives_up()) throw GivenUp();
+}
+
 // An index of shards says only where tensors are.
 bool counts(const fs::path& path) {
   return may_be_parsed(path) && !path.filename().string().ends_with(".index.json");
 }
 
-Status add_file(Hash& hash, const fs::path& path) {
+Status add_file(Hash& hash, const fs::path& path, const std::function<bool()>& gives_up) {
   const control::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd && errno == EACCES) return {};  // the load has failed if it needs the file
   struct stat info {};
   if (!fd || ::fstat(fd.get(), &info) != 0)
     return fail(Code::kCorrupt, fmt::format("{}: {}", path.string(), errno_text(errno)));
-  if (!S_ISREG(info.st_mode)) return {};
+  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > kMaxParsedBytes) return {};
   hash.add(path.filename().string());
   hash.add(static_cast<uint64_t>(info.st_size));
   std::array<std::byte, kReadBytes> bytes;
   auto left = static_cast<uint64_t>(info.st_size);
   while (left > 0) {
+    check(gives_up);
     const ssize_t got = ::read(fd.get(), bytes.data(), std::min<uint64_t>(bytes.size(), left));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
@@ -109,7 +118,8 @@ void add_bytes(Hash& hash, std::span<const std::byte> bytes) {
   for (const model::Sha256& each : model::sha256_pieces(bytes)) hash.add(std::span(each));
 }
 
-Result<std::string> hash_tensors(const Checkpoint& checkpoint) {
+Result<std::string> hash_tensors(const Checkpoint& checkpoint,
+                                 const std::function<bool()>& gives_up) {
   Hash hash(kDigestBytes);
   for (const std::string& name : checkpoint.names()) {
     const model::TensorEntry& entry = *checkpoint.find(name);
@@ -117,8 +127,10 @@ Result<std::string> hash_tensors(const Checkpoint& checkpoint) {
     hash.add(entry.dtype_text);
     hash.add(uint64_t{entry.dims.size()});
     for (const uint64_t dim : entry.dims) hash.add(dim);
-    ITIF_TRY(checkpoint.scan_whole(
-        name, [&hash](std::span<const std::byte> bytes) { add_bytes(hash, bytes); }));
+    ITIF_TRY(checkpoint.scan_whole(name, [&](std::span<const std::byte> bytes) {
+      check(gives_up);
+      add_bytes(hash, bytes);
+    }));
   }
   ITIF_TRY(checkpoint.unchanged());
   return hash.finish();
@@ -127,13 +139,13 @@ Result<std::string> hash_tensors(const Checkpoint& checkpoint) {
 // The hashes of weights by Checkpoint::version(). Adapters have a base in common.
 class KnownWeights {
  public:
-  Result<std::string> hash(const Checkpoint& checkpoint) {
+  Result<std::string> hash(const Checkpoint& checkpoint, const std::function<bool()>& gives_up) {
     const std::string version = checkpoint.version();
     {
       const std::lock_guard lock(mutex_);
       if (const auto known = hashes_.find(version); known != hashes_.end()) return known->second;
     }
-    ITIF_ASSIGN(std::string hash, hash_tensors(checkpoint));
+    ITIF_ASSIGN(std::string hash, hash_tensors(checkpoint, gives_up));
     const std::lock_guard lock(mutex_);
     if (hashes_.size() >= kMostKept) hashes_.clear();
     hashes_[version] = hash;
@@ -145,9 +157,10 @@ class KnownWeights {
   std::map<std::string, std::string> hashes_;  // guarded by mutex_
 };
 
-Status add_weights(Hash& hash, const Checkpoint& checkpoint) {
+Status add_weights(Hash& hash, const Checkpoint& checkpoint,
+                   const std::function<bool()>& gives_up) {
   static KnownWeights of_process;
-  ITIF_ASSIGN(const std::string weights, of_process.hash(checkpoint));
+  ITIF_ASSIGN(const std::string weights, of_process.hash(checkpoint, gives_up));
   hash.add(weights);
   return {};
 }
@@ -170,7 +183,8 @@ std::vector<std::string> module_folders(const std::string& directory) {
   return folders;
 }
 
-Status add_directory(Hash& hash, const std::string& directory) {
+Status add_directory(Hash& hash, const std::string& directory,
+                     const std::function<bool()>& gives_up) {
   std::error_code error;
   std::vector<fs::path> paths;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
@@ -181,11 +195,11 @@ Status add_directory(Hash& hash, const std::string& directory) {
   if (error == std::errc::no_such_file_or_directory) return {};
   if (error) return fail(Code::kCorrupt, fmt::format("{}: {}", directory, error.message()));
   std::ranges::sort(paths);
-  for (const fs::path& path : paths) ITIF_TRY(add_file(hash, path));
+  for (const fs::path& path : paths) ITIF_TRY(add_file(hash, path, gives_up));
   auto weights = Checkpoint::open(directory);
   if (!weights && weights.error().code == Code::kNotFound) return {};  // of a module without any
   if (!weights) return std::unexpected(weights.error());
-  return add_weights(hash, *weights);
+  return add_weights(hash, *weights, gives_up);
 }
 
 }  // namespace
@@ -222,21 +236,24 @@ std::string file_stamp(const model::ModelFiles& files) {
   return hash.finish();
 }
 
-Result<std::string> content_digest(const model::ModelFiles& files) {
+Result<std::string> content_digest(const model::ModelFiles& files,
+                                   const std::function<bool()>& gives_up) try {
   Hash hash(kDigestBytes);
   hash.add("itif model contents 1");
   const std::string& directory = files.whole_model();
-  ITIF_TRY(add_directory(hash, directory));
+  ITIF_TRY(add_directory(hash, directory, gives_up));
   for (const std::string& folder : module_folders(directory)) {
     hash.add(folder);
-    ITIF_TRY(add_directory(hash, directory + "/" + folder));
+    ITIF_TRY(add_directory(hash, directory + "/" + folder, gives_up));
   }
   if (files.base.empty()) return hash.finish();
-  ITIF_TRY(add_file(hash, fs::path(files.directory) / model::Adapter::kConfigFile));
+  ITIF_TRY(add_file(hash, fs::path(files.directory) / model::Adapter::kConfigFile, gives_up));
   ITIF_ASSIGN(const Checkpoint adapter,
               Checkpoint::open_file(files.directory, model::Adapter::kWeightsFile));
-  ITIF_TRY(add_weights(hash, adapter));
+  ITIF_TRY(add_weights(hash, adapter, gives_up));
   return hash.finish();
+} catch (const GivenUp&) {
+  return fail(Code::kUnavailable, "reading " + directories_text(files) + " was given up");
 }
 
 std::string directories_text(const model::ModelFiles& files) {

@@ -16,6 +16,7 @@
 // them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,15 @@ std::vector<std::string> file_states(const model::ModelFiles& files);
 std::string file_stamp(const model::ModelFiles& files);
 
 // Reads all files. Weights that this process has read before are not read again, as long as their
-// files are unchanged. Any thread. Errors: kCorrupt (a file changed meanwhile), those of
-// Checkpoint::open.
-Result<std::string> content_digest(const model::ModelFiles& files);
+// files are unchanged. Files that no parser reads do not count: those that this process may not
+// read, and those beyond kMaxParsedBytes. Calls gives_up(), if given, before each read of at most
+// some MiB, and ends if it returns true. Any thread. Errors: kCorrupt (a file changed meanwhile),
+// kUnavailable (given up), those of Checkpoint::open.
+Result<std::string> content_digest(const model::ModelFiles& files,
+                                   const std::function<bool()>& gives_up = {});
+
+// No parser of a configuration or a tokenizer reads longer files.
+inline constexpr uint64_t kMaxParsedBytes = uint64_t{256} << 20;
 
 // Returns the model's directories for messages.
 std::string directories_text(const model::ModelFiles& files);

@@ -48,26 +48,28 @@ Status TenantService::check_not_withheld(const tenant::Record& record,
   const std::vector<tenant::Version> all = all_versions(record);  // newest first
   const auto same = std::ranges::find_if(
       all, [&](const tenant::Version& other) { return other.contents.digest == digest; });
-  const bool is_canary = version.state == kCanary;
   if (same == all.end()) return {};
-  if (same->state != kRolledBack && same->state != (is_canary ? kActive : kCanary)) return {};
   const std::string& name = record.name;
-  const std::string way_out =
-      is_canary ? fmt::format("take the canary back with `itifctl tenant rollback {}`", name)
-      : same->state == kCanary
-          ? fmt::format("let the canary answer all requests with `itifctl tenant promote {}`", name)
-          : fmt::format("install what it holds now with `itifctl tenant update {} --reload`", name);
-  return fail(
-      Code::kCorrupt,
-      fmt::format("{} has other contents than when version {} was installed, those of version {}, "
-                  "which {}: put the files of version {} back, then `itifctl tenant resume {}`; or "
-                  "{}",
-                  directories_text({version.model_dir, version.base_dir}), version.number,
-                  same->number,
-                  same->state == kRolledBack ? "was rolled back"
-                  : is_canary                ? "is active"
-                                             : "is the canary",
-                  version.number, name, way_out));
+  const auto refuse = [&](const char* what_it_is, const std::string& way_out) {
+    return fail(Code::kCorrupt,
+                fmt::format("{} has other contents than when version {} was installed, those of "
+                            "version {}, which {}: put the files of version {} back, then `itifctl "
+                            "tenant resume {}`; or {}",
+                            directories_text({version.model_dir, version.base_dir}), version.number,
+                            same->number, what_it_is, version.number, name, way_out));
+  };
+  if (version.state == kCanary && same->state == kActive)
+    return refuse("is active",
+                  fmt::format("take the canary back with `itifctl tenant rollback {}`", name));
+  if (version.state == kActive && same->state == kCanary)
+    return refuse(
+        "is the canary",
+        fmt::format("let the canary answer all requests with `itifctl tenant promote {}`", name));
+  if (version.state == kActive && same->state == kRolledBack)
+    return refuse(
+        "was rolled back",
+        fmt::format("install what it holds now with `itifctl tenant update {} --reload`", name));
+  return {};
 }
 
 // If the files of a version have changed, checks the model with its samples and gives it a new

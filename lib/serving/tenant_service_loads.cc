@@ -185,11 +185,17 @@ class TenantService::LoadRun {
       one.digest.emplace(version.contents.digest);
       return {};
     }
-    ITIF_ASSIGN(std::string digest, content_digest(files_of(version)));
+    ITIF_ASSIGN(std::string digest, digest_of(version));
     if (one.load.refuses_changes && digest != version.contents.digest)
       return changed_contents(one.load.record, version);
     one.digest.emplace(std::move(digest));
     return {};
+  }
+
+  Result<std::string> digest_of(const tenant::Version& version) const {
+    auto digest = content_digest(files_of(version), [this] { return service_.cancelled_.load(); });
+    if (!digest && service_.cancelled_.load()) return stopping();
+    return digest;
   }
 
   // Chooses the group and begins to fill a slot of it. Returns false on an error.
@@ -216,9 +222,8 @@ class TenantService::LoadRun {
                                            }));
     });
     if (one.digest) return true;
-    post(i, [&one] {
-      one.digest.emplace(
-          guarded(one.load.version, [&] { return content_digest(files_of(one.load.version)); }));
+    post(i, [this, &one] {
+      one.digest.emplace(guarded(one.load.version, [&] { return digest_of(one.load.version); }));
     });
     return true;
   }

@@ -46,7 +46,7 @@ def test_health_names_it(appliance, broken):
 
 def test_its_tenant_can_be_changed(appliance, namespaces, broken, tmp_path):
     _, _, canary = broken
-    for change in (("update", "tried", "--quota-rps", "500"), ("update", "tried", "--canary", "20%"),
+    for change in (("update", "tried", "--quota-rps", "500000"), ("update", "tried", "--canary", "20%"),
                    ("update", "tried", "--name", "renamed"), ("update", "renamed", "--name", "tried"),
                    ("pause", "tried")):
         appliance.ctl("tenant", *change)

@@ -6,9 +6,11 @@ import os
 import pwd
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
+from harness.appliance import CtlError
 from harness.clients import Traffic, connect, wait_until
 
 NOBODY = pwd.getpwnam("nobody")
@@ -120,6 +122,23 @@ def test_a_handover_of_an_unprivileged_process(unprivileged, namespaces, models)
     assert not traffic.losses
     assert_adds_serves_and_removes(appliance, namespaces, models)
     assert appliance.stop() == 0
+
+
+def test_files_that_no_model_needs_may_be_unreadable(unprivileged, models):
+    appliance = unprivileged.start()
+    directory = Path(tempfile.mkdtemp(dir="/tmp"))  # nobody may not enter pytest's directories
+    try:
+        shutil.copytree(models(seed=1), directory / "model")
+        directory.chmod(0o755)
+        results = directory / "model" / "eval_results.json"
+        results.write_text("{}", encoding="utf-8")
+        results.chmod(0o600)
+        appliance.add_tenant("a", directory / "model")
+        (directory / "model" / "config.json").chmod(0o600)
+        with pytest.raises(CtlError, match="config.json: Permission denied"):
+            appliance.add_tenant("b", directory / "model")
+    finally:
+        shutil.rmtree(directory)
 
 
 def test_a_handover_to_a_user(rooted, namespaces, models):

@@ -278,21 +278,6 @@ def test_files_that_were_rolled_back_do_not_become_active(appliance, namespaces,
         assert version == 5 and distance(values, answers(2)) < FAR
 
 
-def test_a_canary_with_files_that_were_rolled_back_is_not_loaded(appliance, namespaces, models, copies):
-    added = appliance.add_tenant("twice", models(seed=1))
-    appliance.ctl("tenant", "update", "twice", "--model", str(models(seed=2)), "--canary", "50%")
-    appliance.ctl("tenant", "rollback", "twice")
-    directory = copies("canary", seed=3)
-    appliance.ctl("tenant", "update", "twice", "--model", str(directory), "--canary", "50%")
-    replace(directory, models(seed=2))
-    restart(appliance)
-    assert states(appliance, "twice") == [(3, "canary"), (2, "rolled_back"), (1, "active")]
-    with connect(namespaces, added) as client:
-        assert {logits(client)[0] for _ in range(40)} == {1}
-    message = appliance.ctl_json("tenant", "show", "twice")["tenant"]["canary_message"]
-    assert "version 2, which was rolled back" in message and "tenant rollback twice" in message, message
-
-
 def test_a_replaced_base_is_a_new_version_of_its_adapters(appliance, namespaces, models, copies, tmp_path):
     adapter = tmp_path / "adapter"
     run(appliance_module.program("itif-mkmodel"), "--backbone", "bert-tiny", "--lora-rank", "8", "--seed", "5", "--out",

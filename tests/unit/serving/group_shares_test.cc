@@ -167,7 +167,7 @@ TEST_F(GroupSharesTest, TunedGroupsDivideWhatSetSharesLeave) {
   tenant::Record with_objective = settings(2);
   with_objective.group = "b";
   with_objective.slo_ns = 25'000'000;
-  ASSERT_TRUE(service->update(with_objective, false, {}));
+  ASSERT_TRUE(service->update(with_objective, TenantService::Loads::kMissing, {}));
   EXPECT_EQ(percents(), (std::array{80.0, 10.0, 10.0}));  // without load
   ASSERT_TRUE(service->remove(2, kLong));
   EXPECT_EQ(share("c").percent, 20);

@@ -2,6 +2,7 @@
 #include "serving/model_contents.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -170,6 +171,53 @@ TEST_F(ModelContents, ErrorsNameTheFile) {
   const auto missing = content_digest({path("adapter"), path("model")});
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("adapter_model.safetensors"), std::string::npos);
+}
+
+TEST_F(ModelContents, FilesTooLongForAParserDoNotCount) {
+  const std::string before = digest(), notes = path("model/notes.txt");
+  write(notes, "");
+  fs::resize_file(notes, kMaxParsedBytes + 1);  // sparse
+  EXPECT_EQ(digest(), before);
+  fs::resize_file(notes, 1);
+  EXPECT_NE(digest(), before);
+}
+
+TEST_F(ModelContents, ReadingCanBeGivenUp) {
+  write(path("model/notes.txt"), "");
+  fs::resize_file(path("model/notes.txt"), 100 << 20);
+  for (const int last : {1, 3, 10}) {
+    int calls = 0;
+    const auto made = content_digest({path("model")}, [&] { return ++calls >= last; });
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, Code::kUnavailable);
+    EXPECT_EQ(calls, last) << "nothing more is read";
+  }
+  // Weights, too.
+  fs::remove(path("model/notes.txt"));
+  write(path("other/adapter_config.json"), "{}");
+  digest();  // the base's weights are known from now on
+  int all = 0;
+  const auto count = [&] { return ++all < 0; };
+  write(path("other/adapter_model.safetensors"), tensors("x", 41));
+  ASSERT_TRUE(content_digest({path("other"), path("model")}, count));
+  write(path("other/adapter_model.safetensors"), tensors("x", 42));
+  int calls = 0;
+  const auto at_the_last = [&] { return ++calls == all; };
+  EXPECT_FALSE(content_digest({path("other"), path("model")}, at_the_last));
+}
+
+// As process.user: root reads all files.
+TEST_F(ModelContents, FilesThatMayNotBeReadDoNotCount) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  const std::string before = digest(), results = path("model/eval_results.json");
+  write(results, "{}");
+  fs::permissions(results, fs::perms::owner_read);
+  fs::permissions(directory_, fs::perms(0755));
+  EXPECT_NE(digest(), before);
+  ASSERT_EQ(::seteuid(65534), 0);
+  const std::string as_nobody = digest();
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(as_nobody, before);
 }
 
 TEST_F(ModelContents, StampChangesWithEachFile) {

@@ -36,14 +36,14 @@ class TenantServiceContents : public TenantServiceTest {
     record.model_dir = dir(name);
     return record;
   }
-  // Other contents with the same sizes and times.
-  void replace(const std::string& name) const {
+  // Other contents with the same sizes and times. `bits`: to flip in the last byte of the weights.
+  void replace(const std::string& name, int bits = 1) const {
     std::this_thread::sleep_for(kClockTick);
     const std::string file = dir(name) + "/model.safetensors";
     const auto time = fs::last_write_time(file);
     std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
     bytes.seekg(-1, std::ios::end);
-    const char last = static_cast<char>(bytes.get() ^ 1);
+    const char last = static_cast<char>(bytes.get() ^ bits);
     bytes.seekp(-1, std::ios::end);
     bytes.put(last);
     bytes.close();
@@ -144,6 +144,7 @@ TEST_F(TenantServiceContents, ReplacedFilesThatFailTheirSamplesFailTheTenant) {
 }
 
 TEST_F(TenantServiceContents, AReplacedCanaryIsANewCanary) {
+  replace("v2", 2);  // not the active version's contents, even when both have changed
   ASSERT_TRUE(admit(in(1, "v1")));
   tenant::Record next = record(1);
   tenant::install_canary(next, dir("v2"), 30, 5);

@@ -157,7 +157,7 @@ TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
       << service->tenant(1u)->failure;
   EXPECT_EQ(service->tenant(2u)->condition, tenant::Condition::kLoaded);
   // `itifctl tenant resume` loads it again once its files are back.
-  ASSERT_TRUE(service->update(settings(1), true, {}));
+  ASSERT_TRUE(service->update(settings(1), TenantService::Loads::kAll, {}));
   EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kLoaded);
   EXPECT_EQ(service->tenant(1u)->failure, "");
   EXPECT_FALSE(info(snapshot().find(1)->group).device_failed);
@@ -176,7 +176,7 @@ TEST_F(TenantServiceDevice, TenantOfANamedGroupReturnsToItsNamesake) {
   ASSERT_FALSE(service->leave_failed_device({}));
   ASSERT_EQ(service->groups().size(), 2u) << "the failed group and its namesake";
   const bool is_first = service->tenant(1u)->condition == tenant::Condition::kFailed;
-  const Status back = service->update(is_first ? first : second, true, {});
+  const Status back = service->update(is_first ? first : second, TenantService::Loads::kAll, {});
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(snapshot().find(1)->group, snapshot().find(2)->group);
 }

@@ -78,7 +78,7 @@ class TenantServiceTest : public ::testing::Test {
   tenant::Record record(uint32_t id) const { return service->tenant(id)->record; }
   // Changes a tenant's record and settles it, as control does.
   Status change(const tenant::Record& next) {
-    Status changed = service->update(next, false, {});
+    Status changed = service->update(next, TenantService::Loads::kMissing, {});
     if (changed) service->settle(next.id);
     return changed;
   }

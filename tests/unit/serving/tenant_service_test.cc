@@ -56,7 +56,8 @@ TEST_F(TenantServiceTest, ExpectedTenantsAreKnownAndNotServed) {
   rotated.key.epoch = 2;
   service->expect({rotated}, "");
   EXPECT_EQ(snapshot().find(1)->key.epoch, 2);
-  EXPECT_EQ(service->update(rotated, false, {}).error().code, Code::kNotFound);
+  EXPECT_EQ(service->update(rotated, TenantService::Loads::kMissing, {}).error().code,
+            Code::kNotFound);
 
   const uint32_t index = snapshot().find(1)->index;
   ASSERT_TRUE(admit(rotated));
@@ -141,7 +142,7 @@ TEST_F(TenantServiceTest, AFailedGroupTakesNoNewTenants) {
   ASSERT_TRUE(elsewhere);
   EXPECT_NE(service->tenant(3u)->model->group, failed);
   // A reload moves the tenant off the failed group, which then ends.
-  ASSERT_TRUE(service->update(settings(1), true, {}));
+  ASSERT_TRUE(service->update(settings(1), TenantService::Loads::kAll, {}));
   EXPECT_EQ(service->groups().size(), 1u);
   EXPECT_EQ(service->list().at(0).model->group, service->tenant(3u)->model->group);
 }
@@ -171,7 +172,7 @@ TEST_F(TenantServiceTest, RemovedTenantKeepsItsSlotWhileInUse) {
 TEST_F(TenantServiceTest, AReloadSwapsSlotsAndKeepsTheIndex) {
   ASSERT_TRUE(admit(settings(1)));
   const tenant::Tenant before = *snapshot().find(1);
-  ASSERT_TRUE(service->update(settings(1), true, {}));
+  ASSERT_TRUE(service->update(settings(1), TenantService::Loads::kAll, {}));
   EXPECT_NE(snapshot().find(1)->slot, before.slot);
   EXPECT_EQ(snapshot().find(1)->index, before.index);
   EXPECT_EQ(groups[0]->num_tenants(), 1u) << "the old slot is free again";

@@ -94,7 +94,7 @@ TEST_F(TenantServiceVersions, UpdateWithTheOldRecordUndoesAChangeWithoutALoad) {
   const tenant::Record old = record(1);
   tenant::Record next = old;
   ASSERT_TRUE(roll_back(next));
-  ASSERT_TRUE(service->update(next, false, {}));
+  ASSERT_TRUE(service->update(next, TenantService::Loads::kMissing, {}));
   EXPECT_EQ(snapshot().find(1)->version, 1u);
   groups[0]->on_admit = [](const model::Progress&) {
     throw std::runtime_error("no load expected");
