@@ -142,7 +142,7 @@ TEST_F(TurnsTest, ALongPauseGivesLimitedCredit) {
   EXPECT_LE(first_turn_ns, 530 * kMs);
 }
 
-TEST_F(TurnsTest, PartsTakeHalfAMillisecond) {
+TEST_F(TurnsTest, PartsTakeAFifthOfAMillisecond) {
   TurnTaker taker(turns_, 50), other(turns_, 50);
   TurnTaker::Pace pace;
   launch(other);
@@ -155,7 +155,7 @@ TEST_F(TurnsTest, PartsTakeHalfAMillisecond) {
     clock_.advance_ns(2 * kMs);
     taker.end_part(pace, 512);
   }
-  EXPECT_NEAR(taker.part_units(pace), 128, 1e-6);
+  EXPECT_NEAR(taker.part_units(pace), 51.2, 1e-6);
   clock_.advance_ns(TurnTaker::kCompanyNs);
   EXPECT_EQ(taker.part_units(pace), std::numeric_limits<double>::infinity());  // alone
 }
