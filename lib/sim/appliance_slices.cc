@@ -59,7 +59,7 @@ double Appliance::share_percent(size_t group) const noexcept {
     else if (groups_[i].has_slice)
       ++num_without;
   }
-  return std::max(1.0, left / num_without);
+  return left / num_without;
 }
 
 // When a group comes or goes next, or the tuner decides.

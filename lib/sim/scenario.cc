@@ -109,10 +109,11 @@ Status check_slices(const Scenario& s) {
     return refuse(
         "slices.mode: a profile has the costs of the whole device: choose "
         "device.machine");
-  double percent = 0;
+  double percent = 0, num_without = 0;
   for (size_t i = 0; i < s.num_groups(); ++i) {
     const SliceChoice& slice = s.group(i).slice;
     percent += slice.percent;
+    num_without += slice.percent == 0;
     if (slice.percent > 0 && s.slices.mode != SliceMode::kFixed)
       return refuse("slice.percent needs slices.mode fixed");
     if ((slice.knee > 0 || slice.slo_ns > 0 || slice.weight != 1) &&
@@ -121,6 +122,12 @@ Status check_slices(const Scenario& s) {
   }
   if (percent > 100)
     return refuse(fmt::format("slice.percent: the groups' parts add up to {} %", percent));
+  // The least share of an appliance's group is 1 %, too (slice::DemandOptions).
+  if (s.slices.mode == SliceMode::kFixed && percent + num_without > 100)
+    return refuse(fmt::format(
+        "slice.percent: the groups' parts add up to {} %, and leave less than 1 % for each of the "
+        "{} groups without a part",
+        percent, num_without));
   return {};
 }
 

@@ -103,6 +103,24 @@ TEST_F(ScenarioTest, ImagesHaveNoMarksTracesOrProfiles) {
             std::string::npos);
 }
 
+TEST_F(ScenarioTest, FixedPartsFitTheDevice) {
+  const auto parts = [](const std::vector<int>& percents) {
+    std::string text = "slices: { mode = \"fixed\"; };\ngroups = (";
+    for (size_t i = 0; i < percents.size(); ++i)
+      text += (i == 0 ? "" : ", ") + ("{ name = \"g" + std::to_string(i)) +
+              "\"; slice: { percent = " + std::to_string(percents[i]) + ".0; }; }";
+    return text + ");\n";
+  };
+  EXPECT_EQ(error_of(parts({60, 40})), "");
+  EXPECT_EQ(error_of(parts({98, 0, 0})), "");
+  EXPECT_NE(error_of(parts({60, 41})).find("the groups' parts add up to 101 %"), std::string::npos);
+  // A group without a part would get nothing.
+  for (const int last : {100, 99})
+    EXPECT_NE(error_of(parts({last, 0, 0})).find("less than 1 % for each of the 2 groups"),
+              std::string::npos)
+        << last;
+}
+
 TEST_F(ScenarioTest, InputsAreGatheredOrCopied) {
   for (const std::string inputs : {"gather", "copy"})
     EXPECT_EQ(error_of("device: { inputs = \"" + inputs + "\"; notice = \"50us\"; };\n"), "");
