@@ -31,10 +31,14 @@ void add_infer_command(CommandLine& line);   // infer
 void add_local_commands(CommandLine& line);  // keygen, config check, completion
 void add_doctor_command(CommandLine& line);
 
-// Checks a duration like "25ms" while the command line is parsed; a mistake is then a usage error.
-CLI::Validator duration_text();
-// The same for a part like "5%": 1 to 99.
-CLI::Validator percent_text();
+// Check a value while the command line is parsed; a mistake is then a usage error.
+CLI::Validator duration_text();  // "25ms"
+CLI::Validator percent_text();   // "5%": 1 to 99
+// Decimal digits only: CLI11 takes 0x1e, 010 (as 8), " 5" and +5 for numbers, too.
+CLI::Validator whole_number(uint64_t least, uint64_t most);
+// Adds a check to all options, also of subcommands: an empty value, perhaps of an unset variable of
+// a shell, must not count as a missing option. Only texts for a model may be empty.
+void refuse_empty_values(CLI::App& app);
 
 // Adds the positional TENANT: a tenant's name or id.
 CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant);

@@ -140,7 +140,8 @@ void add_stats(CommandLine& line) {
       ->type_name("TIME")
       ->check(duration_text());
   command->add_option("--count", options->count, "with --watch: end after N tables")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(1, UINT32_MAX));
   command->footer(
       "Examples:\n  itifctl stats\n  itifctl stats --watch --interval 5s\n"
       "  itifctl --json stats | jq .total.p99_ns");
@@ -193,7 +194,9 @@ void add_events(CommandLine& line) {
   CLI::App* command =
       line.app.add_subcommand("events", "Print the appliance's events until interrupted");
   command->add_flag("--stats", options->stats, "also print statistics once a second");
-  command->add_option("--count", options->count, "end after N messages")->type_name("N");
+  command->add_option("--count", options->count, "end after N messages")
+      ->type_name("N")
+      ->check(whole_number(1, UINT32_MAX));
   command->footer(
       "Works only on the appliance's own machine (ipc). Examples:\n  itifctl events\n"
       "  itifctl --json events --stats");

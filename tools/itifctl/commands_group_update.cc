@@ -47,7 +47,9 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
                    "its part of the device in percent: of a CPU's time while other groups compute, "
                    "of a GPU's multiprocessors always; auto: a part of what the others leave")
       ->type_name("PERCENT|auto")
-      ->check(CLI::Range(1, 100) | CLI::IsMember({"auto"}));
+      ->check([](std::string text) {
+        return text == "auto" ? std::string() : whole_number(1, 100)(text);
+      });
   update
       ->add_option(
           "--cpus", options->cpus,
@@ -65,7 +67,7 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
                        "its part of what groups with a --share leave, in relation to the other "
                        "groups' weights, 1 to 1000 [1]")
           ->type_name("N")
-          ->check(CLI::Range(1u, control::kMaxGroupWeight));
+          ->check(whole_number(1, control::kMaxGroupWeight));
   update->footer(
       "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
       "predicted\n"

@@ -262,6 +262,7 @@ void add_infer_command(CommandLine& line) {
   CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of a text")
                          ->type_name("ID,…")
                          ->delimiter(',')
+                         ->check(whole_number(0, UINT32_MAX))
                          ->excludes(text);
   CLI::Option* image = command
                            ->add_option("--image", options->image,
@@ -274,6 +275,7 @@ void add_infer_command(CommandLine& line) {
       ->add_option("--channels", options->channels,
                    "channels of the image: 3 for RGB, 1 for grey [3]")
       ->type_name("N")
+      ->check(whole_number(1, 3))
       ->check(CLI::IsMember({1, 3}))
       ->needs(image);
   std::vector<std::string> kinds;
@@ -297,7 +299,7 @@ void add_infer_command(CommandLine& line) {
                  ->type_name("FILE")] = {ValueHint::Kind::kFile};
   command->add_option("--key-epoch", options->key_epoch, "epoch of the key [current]")
       ->type_name("N")
-      ->check(CLI::Range(1, 65535));
+      ->check(whole_number(1, 65535));
   command->add_option("--address", options->address, "destination [the server's data address]")
       ->type_name("HOST[:PORT]");
   command->footer(

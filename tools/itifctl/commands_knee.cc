@@ -94,7 +94,7 @@ void add_group_knee(CommandLine& line, CLI::App* groups) {
           ->add_option("--threshold", options->threshold,
                        "gain of throughput that is worth no larger share (default 10)")
           ->type_name("PERCENT")
-          ->check(CLI::Range(1, 100));
+          ->check(whole_number(1, 100));
   command->footer(
       "Measure while other groups are idle: their batches change the result. Restarts keep it.\n"
       "On a GPU, `itifctl profile run` measures the knee as well, and with device.shares = "

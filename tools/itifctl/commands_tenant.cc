@@ -52,12 +52,12 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
           ->add_option("--weight", settings.weight,
                        "share of the group's time, relative to the other tenants, 1 to 1000 [1]")
           ->type_name("N")
-          ->check(CLI::Range(1u, tenant::kMaxWeight));
+          ->check(whole_number(1, tenant::kMaxWeight));
   settings.quota_option = command
                               ->add_option("--quota-rps", settings.quota_rps,
                                            "accepted requests per second, 0: unlimited [0]")
                               ->type_name("N")
-                              ->check(CLI::Range(0u, tenant::kMaxQuotaRps));
+                              ->check(whole_number(0, tenant::kMaxQuotaRps));
   const std::vector<std::string> auths(tenant::kAuthNames.begin(), tenant::kAuthNames.end());
   CLI::Option* auth =
       command
@@ -275,15 +275,6 @@ void add_list_and_show(CommandLine& line, CLI::App* tenants) {
 }
 
 }  // namespace
-
-CLI::Validator duration_text() {
-  return CLI::Validator(
-      [](std::string& text) {
-        const auto duration = parse_duration_ns(text);
-        return duration ? std::string() : duration.error().message;
-      },
-      "", "duration");
-}
 
 CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant) {
   CLI::Option* option = command->add_option("TENANT", tenant, "name or id")->required();

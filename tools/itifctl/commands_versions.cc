@@ -140,20 +140,6 @@ void add_remove(CommandLine& line, CLI::App* tenants) {
 
 }  // namespace
 
-CLI::Validator percent_text() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        const std::string_view digits =
-            std::string_view(text).substr(0, text.ends_with('%') ? text.size() - 1 : text.size());
-        const bool is_number =
-            !digits.empty() && digits.size() <= 2 &&
-            std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-        if (is_number && std::stoul(std::string(digits)) > 0) return "";
-        return fmt::format("'{}' must be a whole number of percent from 1% to 99%", text);
-      },
-      "", "percent");
-}
-
 void add_version_commands(CommandLine& line, CLI::App* tenants) {
   add_versions(line, tenants);
   add_switch_version(line, tenants, "promote", "tenant.promote",

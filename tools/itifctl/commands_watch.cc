@@ -260,7 +260,7 @@ void add_trace(CommandLine& line) {
   add_tenant_argument(line, command, options->tenant);
   command->add_option("--requests", options->requests, "number of requests, 1 to 1000 [1]")
       ->type_name("N")
-      ->check(CLI::Range(1u, kMaxTraced));
+      ->check(whole_number(1, kMaxTraced));
   command->add_option("--wait", options->wait, "longest wait for these requests [10s]")
       ->type_name("TIME")
       ->check(duration_text());

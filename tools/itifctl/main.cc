@@ -89,6 +89,7 @@ int run(int argc, char** argv) {
   add_infer_command(line);
   add_local_commands(line);
   add_doctor_command(line);
+  refuse_empty_values(app);
   // After all subcommands are made: they would inherit the footer.
   app.footer(
       "Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable, 4 timed out, 5 local file.\n"

@@ -53,6 +53,45 @@ TEST_F(ItifctlTest, AdministersATenant) {
   EXPECT_EQ(appliance_->size(), 0u);
 }
 
+TEST_F(ItifctlTest, NumbersHaveDecimalDigitsOnly) {
+  start();
+  for (const char* number : {"0x1e", "010", "+5", " 5", "5 ", "1e1", "5.0", "-5", "", "0b11"}) {
+    for (const std::vector<std::string>& option :
+         {std::vector<std::string>{"group", "update", "bert-768", "--weight"},
+          {"group", "update", "bert-768", "--share"},
+          {"tenant", "add", "a", "--model", "/m", "--quota-rps"},
+          {"stats", "--watch", "--count"},
+          {"trace", "a", "--requests"},
+          {"infer", "a", "--ids"}}) {
+      std::vector<std::string> words = option;
+      words.emplace_back(number);
+      const Ran refused = run(words);
+      EXPECT_EQ(refused.exit_code, 2) << option.back() << " '" << number << "'";
+      EXPECT_TRUE(has(refused.err, "'" + std::string(number) + "' must be a whole number"))
+          << refused.err;
+    }
+  }
+  EXPECT_TRUE(appliance_->calls.empty());
+  good({"group", "update", "bert-768", "--share", "30", "--weight", "10"});
+}
+
+TEST_F(ItifctlTest, EmptyValuesAreNoDefaults) {
+  start();
+  good({"tenant", "add", "a", "--model", "/m"});
+  const size_t before = appliance_->calls.size();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"handover", "--binary", ""},
+        {"handover", "--config", ""},
+        {"tenant", "update", "a", "--model", ""},
+        {"tenant", "show", ""},
+        {"tenant", "update", "a", "--name", ""}}) {
+    const Ran refused = run(words);
+    EXPECT_EQ(refused.exit_code, 2) << words[1];
+    EXPECT_TRUE(has(refused.err, "must not be empty")) << refused.err;
+  }
+  EXPECT_EQ(appliance_->calls.size(), before);
+}
+
 TEST_F(ItifctlTest, RelativeModelPathsAreMadeAbsolute) {
   start();
   good({"tenant", "add", "a", "--model", "./models/../m"});
