@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -187,6 +189,29 @@ def test_an_incomplete_trace_keeps_its_records(appliance, namespaces, models, tm
     assert result.returncode == 4
     events = json.loads(chrome.read_text(encoding="utf-8"))["traceEvents"]
     assert [event["ph"] for event in events] == ["M"]
+
+
+@pytest.mark.parametrize("how", (signal.SIGINT, signal.SIGTERM))
+def test_an_interrupted_trace_is_written_and_stopped(appliance, namespaces, models, tmp_path, how):
+    added = appliance.add_tenant("t", models())
+    chrome = tmp_path / "trace.json"
+    with connect(namespaces, added) as client:
+        process = subprocess.Popen((*appliance.itifctl(), "--endpoint", appliance.endpoint, "trace", "t", "--requests",
+                                    "1000", "--wait", "50s", "--chrome", str(chrome)), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        wait_until(chrome.exists, "the trace")
+        time.sleep(0.3)
+        for _ in range(3):
+            client.infer_tokens([101, 2000, 102], "logits")
+        time.sleep(0.3)
+        process.send_signal(how)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == -how and "interrupted after 3 of 1000 requests" in errors, errors
+        events = json.loads(chrome.read_text(encoding="utf-8"))["traceEvents"]
+        assert sum(event["ph"] == "X" and event["name"].startswith("request") for event in events) == 3
+        # Another trace begins at once.
+        result = appliance.ctl("trace", "t", "--wait", "0s", check=False)
+        assert "0 of 1 requests came" in result.stderr, result.stderr
 
 
 def test_a_trace_ends_without_requests_and_with_its_tenant(appliance, models, tmp_path):

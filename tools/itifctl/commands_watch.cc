@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "chrome_trace.h"
 #include "commands.h"
+#include "stop_signals.h"
 #include "table.h"
 
 namespace itif::ctl {
@@ -192,8 +193,9 @@ json results_of(const json& started, const json& requests) {
 }
 
 // Reads the records as they come. Ends when all have come, or the wait is over, or the tenant has
-// been removed.
-int follow(Context& context, const TraceOptions& options, const json& started, json& requests) {
+// been removed, or a signal has come.
+int follow(Context& context, const TraceOptions& options, const json& started, json& requests,
+           StopSignals& signals) {
   const uint64_t wait_ns = parse_duration_ns(options.wait).value_or(10 * kSecondNs);
   const uint64_t begin_ns = context.clock().now_ns();
   for (;;) {
@@ -210,6 +212,10 @@ int follow(Context& context, const TraceOptions& options, const json& started, j
       return context.fail(
           kRefused, {Code::kNotFound, fmt::format("the tenant was removed after {} of {} requests",
                                                   requests.size(), options.requests)});
+    if (signals.caught())
+      return context.fail(kTimedOut,
+                          {Code::kUnavailable, fmt::format("interrupted after {} of {} requests",
+                                                           requests.size(), options.requests)});
     if (context.clock().now_ns() - begin_ns >= wait_ns)
       return context.fail(
           kTimedOut,
@@ -220,6 +226,7 @@ int follow(Context& context, const TraceOptions& options, const json& started, j
 }
 
 int run_trace(Context& context, const TraceOptions& options) {
+  StopSignals signals;  // a trace that is left open keeps others out for a while
   // A file that cannot be written is better known before the wait. It keeps its content until then.
   std::error_code ignored;
   const bool made_file =
@@ -234,7 +241,7 @@ int run_trace(Context& context, const TraceOptions& options) {
     return started.error();
   }
   json requests = json::array();
-  int code = follow(context, options, *started, requests);
+  int code = follow(context, options, *started, requests, signals);
   // Lets the next trace begin at once. Otherwise it would begin when this one is abandoned.
   const json trace = {{"trace", started->value("trace", 0u)}};
   if (code == kDone) {
@@ -249,6 +256,7 @@ int run_trace(Context& context, const TraceOptions& options) {
     if (code == kDone) code = written;
   }
   if (context.globals.json && code == kDone) context.print_json(results_of(*started, requests));
+  signals.end();
   return code;
 }
 
