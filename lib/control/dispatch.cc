@@ -113,7 +113,7 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus&
             },
             [&](const ListGroups&) -> Result<json> { return documents_.groups(); },
             [&](const ShowBottleneck& show) -> Result<json> {
-              return documents_.bottleneck(show.group);
+              return documents_.bottleneck(show.group, show.interval_ns);
             },
             [&](const StartTrace& start) -> Result<json> {
               ITIF_ASSIGN(const tenant::Info info, tenants_.find(start.tenant));

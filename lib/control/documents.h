@@ -24,9 +24,10 @@ class Documents {
   //   answered, requests_per_s, latency_ns, gue, overloaded, waiting, received_datagrams,
   //   lost_datagrams, worker_busy, device_busy, turn_wait, intake_busy, share_percent,
   //   batch_fullness, stages, arrive_ns, intake_ns, queue_ns, compute_ns, send_ns, total_ns}]}:
-  // what limits each group, with the evidence (telemetry/bottleneck.h). `group` empty: all.
-  // Errors: kNotFound (no such group).
-  virtual Result<nlohmann::json> bottleneck(const std::string& group) const = 0;
+  // what limits each group, with the evidence of at least interval_ns (telemetry/bottleneck.h).
+  // `group` empty: all. Errors: kNotFound (no such group).
+  virtual Result<nlohmann::json> bottleneck(const std::string& group,
+                                            uint64_t interval_ns) const = 0;
   // {trace, id, name}: traces the tenant's next requests. Changes nothing else.
   // Errors: kNotFound; kUnavailable (another trace runs); kUnsupported (telemetry.stages = false).
   virtual Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const = 0;

@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxTraced = 1000;  // requests; = pipeline::Tracer::kMaxRequests
+constexpr uint64_t kLeastIntervalNs = 1'000'000'000, kMostIntervalNs = 3600'000'000'000;
 constexpr uint64_t kMaxDrainNs = 24 * 3600'000'000'000;
 constexpr uint64_t kMaxCanaryPercent = 99;
 
@@ -156,7 +157,9 @@ Result<Operation> show_knee(Arguments& in) {
 }
 
 Result<Operation> bottleneck(Arguments& in) {
-  ShowBottleneck show{in.optional_text("group", tenant_name_rule).value_or("")};
+  ShowBottleneck show{in.optional_text("group", tenant_name_rule).value_or(""),
+                      in.optional_number("interval_ns", kLeastIntervalNs, kMostIntervalNs)
+                          .value_or(kLeastIntervalNs)};
   ITIF_TRY(in.finish());
   return QuickOperation(std::move(show));
 }

@@ -116,6 +116,7 @@ struct ShowStages {
 struct ListGroups {};
 struct ShowBottleneck {
   std::string group;  // empty: all
+  uint64_t interval_ns = 0;
 };
 // Traces of single requests. One at a time.
 struct StartTrace {

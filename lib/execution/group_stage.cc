@@ -254,8 +254,8 @@ void GroupStage::note_free(bool has_computed) noexcept {
 
 void GroupStage::count_turns() noexcept {
   if (turn_taking_ == nullptr) return;
-  const uint64_t before_ns = std::exchange(turn_wait_ns_, turn_taking_->turn_wait_ns());
-  counters_.turn_wait_ns.add(turn_wait_ns_ - before_ns);
+  const uint64_t now_ns = turn_taking_->turn_wait_ns();
+  counters_.turn_wait_ns.add(now_ns - turn_wait_ns_.exchange(now_ns, std::memory_order_relaxed));
 }
 
 void GroupStage::count_cache() noexcept {
@@ -311,6 +311,24 @@ void GroupStage::complete(std::span<request::Request* const> requests) noexcept 
   }
   for (pipeline::ReturnRing* ring : returns_)
     if (!ring->empty()) ring->bell().ring();
+}
+
+void GroupStage::running_since(uint64_t begin_ns) noexcept {
+  counters_.running_since_ns.set(begin_ns);
+}
+
+GroupStage::Running GroupStage::running() const noexcept {
+  Running running;
+  const uint64_t since_ns = counters_.running_since_ns.read();
+  if (since_ns == 0) return running;
+  const uint64_t now_ns = clock_->now_ns();
+  running.ns = now_ns - std::min(now_ns, since_ns);
+  const std::lock_guard lock(share_mutex_);
+  if (turn_taking_ == nullptr) return running;
+  const uint64_t counted_ns = turn_wait_ns_.load(std::memory_order_relaxed);
+  const uint64_t waited_ns = turn_taking_->turn_wait_ns();
+  running.turn_wait_ns = std::min(running.ns, waited_ns - std::min(waited_ns, counted_ns));
+  return running;
 }
 
 void GroupStage::busy_until(uint64_t end_ns) noexcept {

@@ -76,6 +76,13 @@ class GroupStage final : private runtime::CompletionSink {
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
   const pipeline::GroupInbox& inbox() const noexcept { return *inbox_; }
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
+  // The part of the oldest running batch that has passed: counters() has it when the batch ends.
+  // Any thread.
+  struct Running {
+    uint64_t ns = 0;            // of busy_ns
+    uint64_t turn_wait_ns = 0;  // of turn_wait_ns
+  };
+  Running running() const noexcept;
   // RequestExecutor::next_step_ns(), for an owner that calls poll() itself.
   uint64_t next_step_ns() const noexcept { return executor_->next_step_ns(); }
 
@@ -147,6 +154,7 @@ class GroupStage final : private runtime::CompletionSink {
   void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
   void release_packets(std::span<request::Request* const> requests) noexcept override;
+  void running_since(uint64_t begin_ns) noexcept override;
   void busy_until(uint64_t end_ns) noexcept override;
 
   std::string name_;
@@ -156,10 +164,11 @@ class GroupStage final : private runtime::CompletionSink {
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   const device::TurnTaking* turn_taking_ = nullptr;  // of stream_; null: it takes no turns
-  uint64_t turn_wait_ns_ = 0;                      // of stream_, when last counted
+  std::atomic<uint64_t> turn_wait_ns_{0};  // of stream_, when last counted; its thread writes it
   std::unique_ptr<runtime::RequestExecutor> executor_;
   std::vector<pipeline::ReturnRing*> returns_;
-  std::mutex share_mutex_;  // guards options_.share and, where another thread sets it, stream_
+  // Guards options_.share and, where another thread sets or reads them, stream_ and turn_taking_.
+  mutable std::mutex share_mutex_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
   std::optional<pipeline::GroupInbox> inbox_;

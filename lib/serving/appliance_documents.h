@@ -24,7 +24,7 @@ class ApplianceDocuments final : public control::Documents {
   nlohmann::json groups() const override;
   // watch_documents.cc, planner() included
   Result<nlohmann::json> tenant_stages(uint32_t id) const override;
-  Result<nlohmann::json> bottleneck(const std::string& group) const override;
+  Result<nlohmann::json> bottleneck(const std::string& group, uint64_t interval_ns) const override;
   Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const override;
   Result<nlohmann::json> trace(uint32_t trace, uint32_t first) const override;
   Result<nlohmann::json> stop_trace(uint32_t trace) const override;

@@ -136,7 +136,8 @@ void add_tenant_stages(telemetry::Families& families, const pipeline::Pipeline& 
   families.push_back(std::move(stages));
 }
 
-// The figures cover the time since a scrape at least a second ago.
+// The figures cover the time since the newest reading, of a scrape or of another caller, that is at
+// least a second old.
 void add_limits(telemetry::Families& families, GroupWatch& watch) {
   auto gue =
       gauge_family("itif_group_gue",

@@ -344,6 +344,7 @@ std::vector<TenantInfo> TenantService::list() const {
   for (const Serving& serving : tenants_) {
     entries.push_back(serving.info);
     entries.back().in_flight = serving.in_flight();
+    entries.back().canary_elsewhere = serving.canary_elsewhere();
   }
   return entries;
 }

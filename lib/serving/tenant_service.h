@@ -66,6 +66,13 @@ struct TenantInfo : tenant::Info {
   uint32_t in_flight = 0;          // requests at the time of list()
   pipeline::TenantFigures before;  // the index's figures when this tenant received the index
   std::shared_ptr<const pipeline::StageFigures> stages_before;  // likewise; null: all 0
+  // Set if the canary is in another group than the active version: the answers of both since they
+  // were loaded.
+  struct CanaryElsewhere {
+    std::string group;
+    uint64_t answered_by_active = 0, answered_by_canary = 0;
+  };
+  std::optional<CanaryElsewhere> canary_elsewhere = {};
 };
 
 struct GroupInfo {
@@ -81,6 +88,8 @@ struct GroupInfo {
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
   uint64_t turn_wait_ns = 0;  // part of busy_ns
+  // The running batch's part, which busy_ns and turn_wait_ns have when it ends.
+  uint64_t running_ns = 0, running_turn_wait_ns = 0;
   // Requests that ended with a result; Σ over these, from the start of their batch to its end.
   uint64_t answered = 0, execute_ns = 0;
   uint64_t intake_ns = 0;  // time of its thread in taking requests in
@@ -196,6 +205,7 @@ class TenantService final : public control::Appliance {
     // Returns true if the version answers requests.
     bool serves(uint32_t version) const;
     uint32_t in_flight() const;
+    std::optional<TenantInfo::CanaryElsewhere> canary_elsewhere() const;
   };
   struct Leaving {  // a model that is no longer published, perhaps still in use
     Model model;

@@ -290,6 +290,9 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();
     entry.turn_wait_ns = c.turn_wait_ns.read();
+    const execution::GroupStage::Running running = stage.running();
+    entry.running_ns = running.ns;
+    entry.running_turn_wait_ns = running.turn_wait_ns;
     entry.answered = c.answered.read();
     entry.execute_ns = c.execute_ns.read();
     entry.intake_ns = c.intake_ns.read();

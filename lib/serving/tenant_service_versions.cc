@@ -52,6 +52,20 @@ uint32_t TenantService::Serving::in_flight() const {
   return sum;
 }
 
+std::optional<TenantInfo::CanaryElsewhere> TenantService::Serving::canary_elsewhere() const {
+  const Model *const at_active = active(), *const at_canary = canary();
+  if (at_active == nullptr || at_canary == nullptr ||
+      at_active->served.group == at_canary->served.group)
+    return std::nullopt;
+  const auto answered = [&](const Model& model) {
+    const auto found = counts.find(model.served.version);
+    return found == counts.end() ? 0 : found->second->sum().answered;
+  };
+  return TenantInfo::CanaryElsewhere{.group = at_canary->info.group,
+                                     .answered_by_active = answered(*at_active),
+                                     .answered_by_canary = answered(*at_canary)};
+}
+
 bool TenantService::Leaving::is_unused(const tenant::SnapshotCell& cell) const {
   return cell.readers_passed(generation) && model.served.lease->num_in_flight() == 0;
 }

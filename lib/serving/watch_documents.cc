@@ -84,9 +84,9 @@ Result<json> ApplianceDocuments::tenant_stages(uint32_t id) const {
               {"stages", std::move(stages)}};
 }
 
-Result<json> ApplianceDocuments::bottleneck(const std::string& group) const {
+Result<json> ApplianceDocuments::bottleneck(const std::string& group, uint64_t interval_ns) const {
   json list = json::array();
-  for (const GroupReport& r : watch_.read()) {
+  for (const GroupReport& r : watch_.read(interval_ns)) {
     if (!group.empty() && r.name != group) continue;
     const telemetry::GroupLoad& load = r.load;
     json refused = json::object();

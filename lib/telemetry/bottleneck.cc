@@ -86,8 +86,9 @@ Verdict of_quota(const GroupLoad& load) {
 
 bool has_backlog(const GroupLoad& load, const LimitRules& rules) {
   if (load.overloaded > 0) return true;
-  if (!load.has_stages) return load.waiting > 0;
-  return load.answered > 0 && load.queue_ns >= rules.backlog * load.compute_ns;
+  // A batch may take longer than the interval: then nothing was answered, and no stage is known.
+  if (!load.has_stages || load.answered == 0) return load.waiting > 0;
+  return load.queue_ns >= rules.backlog * load.compute_ns;
 }
 
 std::string backlog_text(const GroupLoad& load) {
@@ -136,7 +137,8 @@ Verdict decide(const GroupLoad& load, const LimitRules& rules) {
     return {Limit::kCpu, fmt::format("the busiest worker works {:.0f} % of the time",
                                      percent(load.worker_busy))};
   if (quotas_refuse(load, rules)) return of_quota(load);
-  if (load.answered == 0) return {Limit::kClients, "no request was answered, and none waits"};
+  if (load.answered == 0 && runs_of(load) < rules.saturated)
+    return {Limit::kClients, "no request was answered, and none waits"};
   const double transfer = part_of(load.arrive_ns + load.send_ns, load.total_ns);
   if (load.has_stages && transfer >= rules.transfer)
     return {Limit::kNetwork,

@@ -75,7 +75,7 @@ struct Verdict {
 //      for `half_busy` of the time and are `full`, leave `deep` waits, or the group refuses
 //      requests: more requests at once would only wait longer.
 //   2. Requests wait: some were refused as overload, or the queue takes `backlog` of the computing
-//      time (without stages: some wait now). Then
+//      time (without stages, or if none was answered: some wait now). Then
 //      a. share, if waits for turns take `turns` of the batches' time;
 //      b. device, if batches run for `half_busy` of the time, waits for turns included;
 //      c. cpu, if the group's thread, which prepares batches, works for the rest of that time;
@@ -85,7 +85,7 @@ struct Verdict {
 //   4. Ports lose `lost` of the datagrams: cpu if a worker is saturated, else network.
 //   5. A worker is saturated: cpu.
 //   6. Quotas refuse `refused` of the requests: quota.
-//   7. No request was answered: clients.
+//   7. No request was answered, and batches run for less than `saturated` of the time: clients.
 //   8. Arriving and leaving take `transfer` of the total time: network.
 //   9. The group runs batches (waits for turns included) or takes requests in for `saturated` of
 //      the time: cpu if it takes in for longer; share if waits take `turns` of the batches' time;

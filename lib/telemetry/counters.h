@@ -112,21 +112,22 @@ class TenantCounterTable {
 // Counts of one group's executor.
 struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter batches;
-  Counter requests;      // in batches
-  Counter tokens;        // in batches
-  Counter rows;          // computed in batches: tokens and padding
-  Counter tenants;       // Σ distinct tenants of each batch; / batches: mean tenants per batch
-  Counter refused;       // requests that the executor ended with a status
-  Counter answered;      // requests that ended with a result
-  Counter latency_ns;    // Σ over these, from the last piece of the request to its result
-  Counter execute_ns;    // Σ over these, from the start of the batch to its end
-  Counter busy_ns;       // time in batches; the device's own measurement if it has one
-  Counter turn_wait_ns;  // part of busy_ns in which batches waited for the device's other groups
-  Counter intake_ns;     // time of the group's thread in taking requests in
-  Gauge share_ask;       // slice::Ask: what batch control asks of the group's share
-  Gauge queued;          // requests waiting
-  Gauge busy_until_ns;   // when the running batches are expected to end; 0: none runs
-  Gauge backlog_ns;      // expected time to serve the waiting requests; 0: unknown
+  Counter requests;        // in batches
+  Counter tokens;          // in batches
+  Counter rows;            // computed in batches: tokens and padding
+  Counter tenants;         // Σ distinct tenants of each batch; / batches: mean tenants per batch
+  Counter refused;         // requests that the executor ended with a status
+  Counter answered;        // requests that ended with a result
+  Counter latency_ns;      // Σ over these, from the last piece of the request to its result
+  Counter execute_ns;      // Σ over these, from the start of the batch to its end
+  Counter busy_ns;         // time in batches; the device's own measurement if it has one
+  Counter turn_wait_ns;    // part of busy_ns in which batches waited for the device's other groups
+  Counter intake_ns;       // time of the group's thread in taking requests in
+  Gauge share_ask;         // slice::Ask: what batch control asks of the group's share
+  Gauge queued;            // requests waiting
+  Gauge running_since_ns;  // when the oldest running batch began; 0: none runs
+  Gauge busy_until_ns;     // when the running batches are expected to end; 0: none runs
+  Gauge backlog_ns;        // expected time to serve the waiting requests; 0: unknown
   Gauge last_batch_requests;
   Gauge last_batch_tokens;
   Gauge kv_blocks;           // of the K/V cache; 0: the group does not generate

@@ -165,3 +165,28 @@ def test_a_small_share(appliance, namespaces, models):
         if waits := re.match(r"requests wait ([\d.]+) ms for ([\d.]+) ms of computing", group["because"]):
             assert sum(map(float, waits.groups())) == pytest.approx(group["total_ns"] / 1e6, rel=0.2), group
         wait_limit(appliance, "device", names["large"])
+
+
+def test_a_canary_of_another_backbone_counts_for_its_own_group(appliance, namespaces, models):
+    added = appliance.add_tenant("t", models())
+    appliance.ctl("tenant", "update", "t", "--model", str(models(backbone="minilm-l6")), "--canary", "25%")
+
+    def parts():
+        groups = appliance.ctl_json("bottleneck", "--interval", "3s")["groups"]
+        return {group["name"].split("-")[1]: group for group in groups}
+
+    with Load(loadgen(namespaces, appliance, added, "--rate", "200", "--lengths", "fixed:16")):
+        wait_until(lambda: min(group["answered"] for group in parts().values()) > 0, "both answer")
+        groups = parts()
+    active, canary = groups["2x128"], groups["6x384"]
+    assert 0.15 < canary["answered"] / (active["answered"] + canary["answered"]) < 0.35, groups
+    assert canary["gue"] > 0 and active["gue"] > canary["gue"] and canary["batch_ns"] > active["batch_ns"], groups
+
+
+def test_other_readers_do_not_shorten_an_interval(appliance, models):
+    appliance.add_tenant("t", models())
+    result = run_meanwhile(lambda: limit_of(appliance, interval="4s"))
+    for _ in range(12):
+        appliance.ctl("group", "list")
+        time.sleep(0.3)
+    assert 4e9 <= result()["interval_ns"] < 5e9

@@ -22,6 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kLongestIntervalNs = 3600 * kSecondNs;
 constexpr std::chrono::milliseconds kTracePoll{50};
 constexpr uint32_t kMaxTraced = 1000;
 
@@ -115,16 +116,17 @@ void add_bottleneck(CommandLine& line) {
   CLI::App* command =
       line.app.add_subcommand("bottleneck", "Show what limits each group now, and why");
   command->add_option("GROUP", options->group, "name of a group; default: all");
-  command->add_option("--interval", options->interval, "time to look at, at least 1s [1s]")
+  command->add_option("--interval", options->interval, "time to look at, 1s to 1h [1s]")
       ->type_name("TIME")
       ->check(duration_text())
       ->check(CLI::Validator(
           [](std::string& text) {
-            return parse_duration_ns(text).value_or(kSecondNs) < kSecondNs
-                       ? std::string("must be at least 1s")
+            const uint64_t ns = parse_duration_ns(text).value_or(kSecondNs);
+            return ns < kSecondNs || ns > kLongestIntervalNs
+                       ? std::string("must be at least 1s and at most 1h")
                        : std::string();
           },
-          "", "shortest"));
+          "", "interval"));
   command->footer(
       "network, cpu, device, share (of the device), data_plane (its limits refuse requests), "
       "quota\n"
@@ -136,11 +138,12 @@ void add_bottleneck(CommandLine& line) {
     context.action = [&context, options] {
       json args = json::object();
       if (!options->group.empty()) args["group"] = options->group;
+      const uint64_t interval_ns = parse_duration_ns(options->interval).value_or(kSecondNs);
+      if (interval_ns != kSecondNs) args["interval_ns"] = interval_ns;
       // The first call begins the interval, the second one ends it.
       auto answer = context.call("group.bottleneck", args);
       if (!answer) return answer.error();
-      std::this_thread::sleep_for(std::chrono::nanoseconds(
-          parse_duration_ns(options->interval).value_or(kSecondNs) + kSecondNs / 100));
+      std::this_thread::sleep_for(std::chrono::nanoseconds(interval_ns + kSecondNs / 100));
       answer = context.call("group.bottleneck", args);
       if (!answer) return answer.error();
       if (context.globals.json)

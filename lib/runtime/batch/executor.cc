@@ -196,7 +196,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   flight.pass = 0;
   plan_batch(planner, flight);
   num_executing_.fetch_add(flight.figures.num_requests, std::memory_order_relaxed);
-  ++num_in_flight_;
+  if (num_in_flight_++ == 0) sink.running_since(now_ns);
   flight.expected_end_ns = expected_end_ns();
   sink.busy_until(flight.expected_end_ns);
   launch_pass(flight);
@@ -345,6 +345,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
       decaying_max(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));
   first_ = (first_ + 1) % flights_.size();
   --num_in_flight_;
+  sink.running_since(num_in_flight_ == 0 ? 0 : now_ns);
   if (num_in_flight_ == 0) sink.busy_until(0);
   figures = flight.figures;
   learn(flight);

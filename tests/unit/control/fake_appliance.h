@@ -266,7 +266,9 @@ class FakeAppliance final : public Appliance, public Documents {
                            {stage("queue", 2'000'000, 1'900'000), stage("compute", 6e6, 5'800'000),
                             stage("total", 8'000'000, 7'700'000)}}};
   }
-  Result<nlohmann::json> bottleneck(const std::string& group) const override {
+  mutable std::atomic<uint64_t> asked_interval_ns{0};
+  Result<nlohmann::json> bottleneck(const std::string& group, uint64_t interval_ns) const override {
+    asked_interval_ns = interval_ns;
     if (!group.empty() && group != "bert-768")
       return fail(Code::kNotFound, "there is no group '" + group + "'");
     return nlohmann::json{

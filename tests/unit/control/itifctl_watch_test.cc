@@ -39,6 +39,10 @@ TEST_F(WatchTest, ShowsWhatLimitsGroups) {
   EXPECT_EQ(document["groups"][0]["refused"]["over_quota"], 30);
   expect_failure({"bottleneck", "none"}, 1, "no group 'none'");
   expect_failure({"bottleneck", "--interval", "10ms"}, 2, "at least 1s");
+  expect_failure({"bottleneck", "--interval", "61m"}, 2, "at most 1h");
+  EXPECT_EQ(appliance_->asked_interval_ns, 1'000'000'000u);
+  good({"bottleneck", "--interval", "1100ms"});
+  EXPECT_EQ(appliance_->asked_interval_ns, 1'100'000'000u);
 }
 
 // A rate with one decimal showed 0.0 for heavy models, and for groups without answers.

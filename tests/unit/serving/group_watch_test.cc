@@ -1,6 +1,9 @@
 // Reports of a group watch over time: rates, latencies and limits of the last seconds.
 #include "serving/group_watch.h"
 
+#include <atomic>
+#include <thread>
+
 #include "tenant_service_fixture.h"
 
 namespace itif::serving::test {
@@ -67,6 +70,23 @@ TEST_F(GroupWatchTest, AReadingCoversTheTimeSinceACallASecondAgo) {
   EXPECT_NEAR(read(30 * kWatchSecond).load.interval_s, 30, 1e-9);
 }
 
+// Other callers come meanwhile, also in the same second.
+TEST_F(GroupWatchTest, CallersDoNotShortenTheIntervalsOfOthers) {
+  read();
+  for (int turn = 0; turn < 3; ++turn) {
+    run_request();
+    read();  // begins an interval of 20 s
+    for (int i = 1; i < 200; ++i) read(kWatchSecond / 10);
+    watch_clock.advance_ns(kWatchSecond / 10);
+    const GroupReport report = watch->read(20 * kWatchSecond).front();
+    EXPECT_GE(report.load.interval_s, 20);
+    EXPECT_LE(report.load.interval_s, 22);
+  }
+  watch_clock.advance_ns(100 * kWatchSecond);
+  EXPECT_NEAR(watch->read(kWatchSecond).front().load.interval_s, 100, 1);
+  EXPECT_GE(watch->read(150 * kWatchSecond).front().load.interval_s, 150);
+}
+
 TEST_F(GroupWatchTest, FullnessIsOfTheBatchesOfTheInterval) {
   EXPECT_EQ(read().load.batch_fullness, 0);
   run_request();
@@ -87,6 +107,25 @@ TEST_F(GroupWatchTest, TheTimeOfBatchesIsOfTheInterval) {
   EXPECT_GT(report.batch_ns, 0);
   EXPECT_EQ(report.gue, telemetry::gue(report.requests_per_s, report.batch_ns));
   EXPECT_EQ(read(2 * kWatchSecond).batch_ns, 0) << "none ran since";
+}
+
+// A batch may take longer than the interval.
+TEST_F(GroupWatchTest, ARunningBatchCountsWithItsPart) {
+  std::atomic<bool> goes_on{false};
+  groups[0]->on_forward = [&] {
+    while (!goes_on) std::this_thread::yield();
+  };
+  read();
+  std::thread worker([&] { run_request(); });
+  while (info().running_ns < 50'000'000) std::this_thread::yield();
+  EXPECT_EQ(info().busy_ns, 0u);
+  const GroupReport during = read();
+  EXPECT_EQ(during.load.answered, 0u);
+  EXPECT_GE(during.load.device_busy, 0.05);
+  goes_on = true;
+  worker.join();
+  EXPECT_EQ(info().running_ns, 0u);
+  EXPECT_EQ(read().load.device_busy, 0) << "counted before";
 }
 
 // A group that is made again counts from 0, and its name is the same.
