@@ -48,6 +48,21 @@ constexpr std::array kParsed = {
     "target_modules", "modules_to_save", "init_lora_weights",
 };
 
+// PEFT has defaults other than null for these and never writes null. It fails for null as a number,
+// as patterns or as `bias`.
+constexpr std::array kNeverNull = {
+    "r",        "lora_alpha", "rank_pattern",   "alpha_pattern", "use_rslora",
+    "use_dora", "bias",       "fan_in_fan_out", "lora_dropout",  "init_lora_weights",
+};
+
+Status refuse_nulls(const json& config, const std::string& origin) {
+  for (const char* key : kNeverNull) {
+    const auto it = config.find(key);
+    if (it != config.end() && it->is_null()) return unsupported(origin, key, "set or absent", *it);
+  }
+  return {};
+}
+
 // Every other setting must be neutral: it belongs to a variant of LoRA (use_qalora, lora_bias,
 // layer_replication, target_parameters, …), or is newer than this list.
 Status refuse_other_settings(const json& config, const std::string& origin) {
@@ -67,7 +82,7 @@ Status refuse_other_settings(const json& config, const std::string& origin) {
 // an adapter.
 Status check_initialisation(const json& config, const std::string& origin) {
   const auto it = config.find("init_lora_weights");
-  if (it == config.end() || it->is_null() || it->is_boolean()) return {};
+  if (it == config.end() || it->is_boolean()) return {};
   for (const char* known : {"gaussian", "orthogonal", "eva", "lora_ga"})
     if (*it == known) return {};
   return unsupported(origin, "init_lora_weights",
@@ -117,12 +132,13 @@ template <class T, class Get>
 Status get_patterns(const json& config, const char* key, const std::string& origin, const Get& get,
                     ModulePatterns<T>& patterns) {
   const auto it = config.find(key);
-  if (it == config.end() || it->is_null()) return {};
+  if (it == config.end()) return {};
   if (!it->is_object() || it->size() > kMaxNames)
     return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be an object, found {}", origin,
                                                     key, json_file::shown(*it)));
   for (const auto& item : it->items()) {
     ITIF_ASSIGN(std::string pattern, pattern_of(item.key(), key, origin));
+    if (item.value().is_null()) return unsupported(origin, key, "an object of numbers", *it);
     ITIF_ASSIGN(const T value, get(*it, item.key().c_str(), fmt::format("{}: {}", origin, key)));
     patterns.emplace_back(std::move(pattern), value);
   }
@@ -198,13 +214,14 @@ Result<AdapterConfig> parse_adapter_config(const json& config, const std::string
   ITIF_ASSIGN(const std::string type, json_file::get_string_or(config, "peft_type", "", origin));
   if (type != "LORA")
     return unsupported(origin, "peft_type", "\"LORA\"", type.empty() ? json() : json(type));
+  ITIF_TRY(refuse_nulls(config, origin));
   ITIF_TRY(refuse_other_settings(config, origin));
   ITIF_TRY(check_initialisation(config, origin));
   ITIF_ASSIGN(out.task, json_file::get_string_or(config, "task_type", "", origin));
   const auto get_rank = [](const json& object, const char* key, const std::string& where) {
     return json_file::get_uint(object, key, 1, kMaxAdapterRank, where);
   };
-  // Python's default; null is not a number.
+  // PEFT's default is 8.
   const auto get_alpha = [](const json& object, const char* key, const std::string& where) {
     return json_file::get_number_or(object, key, -kMaxAlpha, kMaxAlpha, 8, where);
   };
@@ -212,9 +229,8 @@ Result<AdapterConfig> parse_adapter_config(const json& config, const std::string
   ITIF_ASSIGN(out.alpha, get_alpha(config, "lora_alpha", origin));
   ITIF_TRY(get_patterns(config, "rank_pattern", origin, get_rank, out.ranks));
   ITIF_TRY(get_patterns(config, "alpha_pattern", origin, get_alpha, out.alphas));
-  ITIF_ASSIGN(out.is_rank_stabilized,
-              json_file::get_bool_or_null(config, "use_rslora", false, origin));
-  ITIF_ASSIGN(out.has_magnitudes, json_file::get_bool_or_null(config, "use_dora", false, origin));
+  ITIF_ASSIGN(out.is_rank_stabilized, json_file::get_bool_or(config, "use_rslora", false, origin));
+  ITIF_ASSIGN(out.has_magnitudes, json_file::get_bool_or(config, "use_dora", false, origin));
   ITIF_TRY(parse_bias(config, origin, out));
   ITIF_TRY(parse_targets(config, origin, out));
   ITIF_ASSIGN(out.saved_modules, get_names(config, "modules_to_save", origin));

@@ -1,6 +1,6 @@
 // The settings of a PEFT adapter: adapter_config.json. Only LoRA is supported. Settings that would
 // change the computation in another way are refused by name, unknown ones too, unless they are
-// null, false or empty.
+// null, false or empty. Null is refused where PEFT has another default.
 // Source: peft 0.21, LoraConfig; Hu et al., "LoRA", 2021; Kalajdzievski, "rsLoRA", 2023; Liu et
 // al., "DoRA", 2024.
 #pragma once

@@ -84,7 +84,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"init_lora_weights", "olora"}, Refused{"init_lora_weights", "loftq"},
         Refused{"init_lora_weights", "corda"}, Refused{"a_later_setting", 3},
         Refused{"rank_pattern", {{"layer\\.[0-9]", 4}}}, Refused{"alpha_pattern", {{"(a+)+$", 4}}},
-        Refused{"rank_pattern", 3}),
+        Refused{"rank_pattern", 3}, Refused{"r", nullptr}, Refused{"lora_alpha", nullptr},
+        Refused{"bias", nullptr}, Refused{"use_rslora", nullptr}, Refused{"use_dora", nullptr},
+        Refused{"fan_in_fan_out", nullptr}, Refused{"init_lora_weights", nullptr},
+        Refused{"lora_dropout", nullptr}, Refused{"rank_pattern", nullptr},
+        Refused{"alpha_pattern", nullptr}, Refused{"rank_pattern", {{"query", nullptr}}},
+        Refused{"alpha_pattern", {{"query", nullptr}}}),
     [](const auto& info) { return std::to_string(info.index) + "_" + info.param.key; });
 
 TEST(AdapterConfig, TakesSettingsWithoutEffect) {
@@ -93,6 +98,9 @@ TEST(AdapterConfig, TakesSettingsWithoutEffect) {
                                    {"inference_mode", true},
                                    {"layers_to_transform", {0, 1}},
                                    {"eva_config", {{"a", 1}}},
+                                   {"layers_to_transform", nullptr},
+                                   {"modules_to_save", nullptr},
+                                   {"task_type", nullptr},
                                    {"use_qalora", false},
                                    {"lora_bias", nullptr},
                                    {"a_later_setting", json::object()},
