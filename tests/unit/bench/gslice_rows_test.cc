@@ -105,6 +105,8 @@ TEST_F(GsliceRows, TenantsThatShareEverythingHaveNoRatioOfMemory) {
   add_shared_pair(add, "minilm-l6", {kTenantMemory, "MB", 47, 0}, &kStatedSharings[1]);
   EXPECT_EQ(text("memory, shared", "MB"), "0.000 [805.0]");
   EXPECT_EQ(rows.size(), 2u);
+  add_shared_pair(add, "minilm-l6", {kTenantMemory, "MB", 47, 0.0008}, &kStatedSharings[1]);
+  EXPECT_EQ(rows.size(), 4u) << "47 MB are 58,750 times 0.8 kB";
 }
 
 TEST_F(GsliceRows, ACaseThatThePaperLacksHasNoStatedFigures) {

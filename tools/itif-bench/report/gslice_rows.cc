@@ -153,8 +153,9 @@ void add_shared_pair(const AddRow& add, const std::string& name, const SharedPai
             .limit = pair.alone,
             .ratio = pair.shared / pair.alone},
            {.from = shared}));
-  // Tenants of identical models take no memory of their own.
-  if (alone == 0 || pair.shared == 0) return;
+  // Tenants of identical models take next to no memory of their own.
+  constexpr double kNegligible = 1e-3;
+  if (alone == 0 || pair.shared <= kNegligible * pair.alone) return;
   const bool is_rate = pair.is_better_larger;
   add({.name = name,
        .mode = fmt::format("{}, {}", pair.what, is_rate ? "shared / alone" : "alone / shared"),
