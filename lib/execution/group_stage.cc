@@ -51,7 +51,8 @@ Result<std::unique_ptr<device::Stream>> GroupStage::make_stream(const device::Sh
                                .is_async = options_.overlaps,
                                .shares_cpus = shares_cpus,
                                .clock = clock_,
-                               .on_done = [bell = &ring_->bell] { bell->ring(); }});
+                               .on_done = [bell = &ring_->bell] { bell->ring(); },
+                               .is_awaited = [ring = ring_.get()] { return !ring->empty(); }});
 }
 
 GroupStage::~GroupStage() {

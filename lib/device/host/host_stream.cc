@@ -19,15 +19,15 @@ namespace {
 class HostStream final : public ImmediateStream, public TurnTaking {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
-             const Share& share, std::unique_ptr<GemmLibrary::Runner> gemms, LazyMapping scratch,
-             PoolThrottle* throttle, std::shared_ptr<Turns> turns)
+             const StreamOptions& options, std::unique_ptr<GemmLibrary::Runner> gemms,
+             LazyMapping scratch, PoolThrottle* throttle, std::shared_ptr<Turns> turns)
       : launch_(launch),
         limits_(limits),
-        cpus_(share.cpus),
+        cpus_(options.share.cpus),
         gemms_(std::move(gemms)),
         scratch_(std::move(scratch)),
         throttle_(throttle),
-        turns_(std::move(turns), share.percent) {
+        turns_(std::move(turns), options.share.percent, options.is_awaited) {
     launch_.scratch = {.base = scratch_.data(),
                        .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
     part_ranges_.reserve(limits.max_segments);
@@ -162,9 +162,9 @@ Result<std::unique_ptr<Stream>> make_host_stream(
   const bool may_throttle = launch.num_threads > 1 && chooses_pool_spinning();
   if (may_throttle) ITIF_TRY(throttle.start());
   const bool throttles = may_throttle && options.shares_cpus;
-  auto stream = std::make_unique<HostStream>(launch, limits, options.share, std::move(runner),
-                                             std::move(scratch), throttles ? &throttle : nullptr,
-                                             std::move(turns));
+  auto stream =
+      std::make_unique<HostStream>(launch, limits, options, std::move(runner), std::move(scratch),
+                                   throttles ? &throttle : nullptr, std::move(turns));
   if (!options.is_async) return stream;
   return AsyncStream::make(std::move(stream), options);
 }

@@ -19,7 +19,7 @@ double fraction(double share) {
 void Turns::give(TurnTaker* next) noexcept {
   holder_ = next;
   if (next == nullptr) return;
-  next->since_ns_ = next->yielded_ns_ = clock_.now_ns();
+  next->since_ns_ = next->looked_ns_ = clock_.now_ns();
   std::erase(waiting_, next);
   num_waiting_.store(static_cast<uint32_t>(waiting_.size()), std::memory_order_relaxed);
   next->given_.notify_one();
@@ -46,8 +46,24 @@ TurnTaker* Turns::starved() const noexcept {
              : nullptr;
 }
 
-TurnTaker::TurnTaker(std::shared_ptr<Turns> turns, double share)
-    : turns_(std::move(turns)), share_(fraction(share)) {}
+bool Turns::is_another_awaited(const TurnTaker& one) const noexcept {
+  return std::ranges::any_of(takers_, [&](const TurnTaker* taker) {
+    return taker != &one && taker->is_awaited_ &&
+           std::ranges::find(waiting_, taker) == waiting_.end() && taker->is_awaited_();
+  });
+}
+
+TurnTaker::TurnTaker(std::shared_ptr<Turns> turns, double share, std::function<bool()> is_awaited)
+    : turns_(std::move(turns)), is_awaited_(std::move(is_awaited)), share_(fraction(share)) {
+  const std::lock_guard lock(turns_->mutex_);
+  turns_->takers_.push_back(this);
+}
+
+TurnTaker::~TurnTaker() {
+  end();
+  const std::lock_guard lock(turns_->mutex_);
+  std::erase(turns_->takers_, this);
+}
 
 void TurnTaker::set_share(double share) noexcept {
   share_.store(fraction(share), std::memory_order_relaxed);
@@ -130,10 +146,13 @@ bool TurnTaker::pass_to_successor() noexcept {
 }
 
 bool TurnTaker::let_others_wake() noexcept {
-  if (!has_company()) return false;
   const uint64_t now_ns = turns_->clock_.now_ns();
-  if (now_ns - yielded_ns_ < kPartNs) return false;
-  yielded_ns_ = now_ns;
+  if (now_ns - looked_ns_ < kPartNs) return false;
+  looked_ns_ = now_ns;
+  {
+    const std::lock_guard lock(turns_->mutex_);
+    if (!turns_->is_another_awaited(*this)) return false;
+  }
   (void)::sched_yield();
   return true;
 }

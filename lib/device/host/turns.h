@@ -26,6 +26,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -51,12 +52,16 @@ class Turns {
   // virtual time; nullptr: none waits.
   TurnTaker* next_waiting(bool is_background) const noexcept;
   TurnTaker* next_waiting() const noexcept;  // of the foreground first
+  // Returns true if work waits for the owner of a stream that waits for no turn. REQUIRES: mutex_ is
+  // held.
+  bool is_another_awaited(const TurnTaker& one) const noexcept;
   // Returns the next stream of the background if it has waited for too long.
   TurnTaker* starved() const noexcept;
 
   const Clock& clock_;
   std::mutex mutex_;
-  std::vector<TurnTaker*> waiting_;  // guarded by mutex_, as are the next two
+  std::vector<const TurnTaker*> takers_;  // all; guarded by mutex_, as are the next three
+  std::vector<TurnTaker*> waiting_;
   TurnTaker* holder_ = nullptr;
   // The largest of any stream, by is_background.
   std::array<double, 2> virtual_ns_{};
@@ -81,9 +86,9 @@ class TurnTaker {
   static constexpr double kDefaultShare = 100;
 
   // `share`: relative to those of the other streams, as a percentage of the CPUs' time. 0:
-  // kDefaultShare.
-  TurnTaker(std::shared_ptr<Turns> turns, double share);
-  ~TurnTaker() { end(); }
+  // kDefaultShare. `is_awaited`: StreamOptions::is_awaited.
+  TurnTaker(std::shared_ptr<Turns> turns, double share, std::function<bool()> is_awaited = {});
+  ~TurnTaker();
   TurnTaker(const TurnTaker&) = delete;
   TurnTaker& operator=(const TurnTaker&) = delete;
 
@@ -132,15 +137,17 @@ class TurnTaker {
   TurnTaker* successor() const noexcept;
   // Passes the turn and waits for the next one. Returns false at once if no other stream is behind.
   bool pass_to_successor() noexcept;
-  // Yields the CPU if this stream has computed for kPartNs: another stream's thread may have been
-  // woken that does not wait for a turn yet, and Linux would let this one compute until the next
-  // tick of its scheduler, up to 4 ms. Short turns do not yield: a thread that yields is chosen
-  // later when it wakes again. Returns true if it yielded.
+  // Yields the CPU if this stream has computed for kPartNs and work waits for another stream's
+  // owner: that thread has been woken but does not wait for a turn yet, and Linux would let this one
+  // compute until the next tick of its scheduler, up to 4 ms. It does not yield for nothing: Linux
+  // 6.18 would give the CPU to a loader of models (SCHED_IDLE) for as long. Short turns do not yield:
+  // a thread that yields is chosen later when it wakes again. Returns true if it yielded.
   bool let_others_wake() noexcept;
   // Waits for the turn, as from `from_ns` on.
   void wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept;
 
   const std::shared_ptr<Turns> turns_;
+  const std::function<bool()> is_awaited_;
   std::atomic<double> share_;  // as a fraction
   std::atomic<uint64_t> waited_ns_{0};
   std::condition_variable given_;
@@ -150,7 +157,7 @@ class TurnTaker {
   uint64_t since_ns_ = 0;         // the time up to here is accounted
   uint64_t waiting_from_ns_ = 0;  // of a stream that waits
   uint64_t part_ns_ = 0;          // start of the part that runs
-  uint64_t yielded_ns_ = 0;       // when it last yielded the CPU, or got the turn
+  uint64_t looked_ns_ = 0;        // when let_others_wake() last looked, or it got the turn
   bool holds_ = false;            // this stream has the turn
 };
 

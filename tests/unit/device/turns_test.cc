@@ -161,8 +161,9 @@ TEST_F(TurnsTest, PartsTakeAFifthOfAMillisecond) {
 }
 
 // A group's thread that a request wakes asks for a turn only when it has a CPU. Both threads are on
-// one CPU here: the other one runs only if the first yields.
-TEST_F(TurnsTest, ALongTurnYieldsTheCpuBetweenParts) {
+// one CPU here: the other one runs only if the first yields. Without a request it does not yield:
+// the other thread may be one that can wait.
+TEST_F(TurnsTest, ALongTurnYieldsTheCpuToAThreadThatARequestWakes) {
   constexpr int kParts = 200;
   cpu_set_t all, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -170,22 +171,28 @@ TEST_F(TurnsTest, ALongTurnYieldsTheCpuBetweenParts) {
   for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
     if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  TurnTaker computing(turns_, 50), company(turns_, 50);
-  company.begin();
-  company.end();
+  bool has_request = false;
+  TurnTaker computing(turns_, 50, [] { return true; });  // its own requests do not count
+  TurnTaker company(turns_, 50, [&] { return has_request; }), without(turns_, 50);
   std::atomic<uint64_t> runs{0};
   std::atomic<bool> stop{false};
   std::thread other([&] {
     while (!stop.load()) runs.fetch_add(1);
   });
   while (runs.load() == 0) sched_yield();
-  int num_runs = 0;
-  for (int i = 0; i < kParts; ++i) {
-    const uint64_t before = runs.load();
-    launch(computing, TurnTaker::kPartNs);
-    if (runs.load() != before) ++num_runs;
+  for (const bool awaited : {true, false, true}) {
+    has_request = awaited;
+    int num_runs = 0;
+    for (int i = 0; i < kParts; ++i) {
+      const uint64_t before = runs.load();
+      launch(computing, TurnTaker::kPartNs);
+      if (runs.load() != before) ++num_runs;
+    }
+    if (awaited)
+      EXPECT_GT(num_runs, kParts / 4);
+    else
+      EXPECT_LT(num_runs, kParts / 8);
   }
-  EXPECT_GT(num_runs, kParts / 4);
   computing.end();
   stop.store(true);
   other.join();
