@@ -2,7 +2,7 @@
 // it.
 //
 // To grow an arena of another thread than the main one, glibc calls mprotect for each few pages.
-// That waits for the lock of the process's memory map, which threads that map and unmap large
+// The call waits for the lock of the process's memory map, which threads that map and unmap large
 // buffers hold for milliseconds: loaders of models, at the lowest priority.
 #pragma once
 

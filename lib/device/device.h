@@ -144,8 +144,8 @@ struct StreamOptions {
   // Called by the stream's thread each time an event's inputs have been read, and each time an
   // event is done.
   std::function<void()> on_done = {};
-  // Returns true if work waits for the stream's owner, whose thread may lack a CPU to notice it. Any
-  // thread, until the stream ends. Host: a stream that computes on that CPU then yields it.
+  // Returns true if work waits for the stream's owner, whose thread may lack a CPU to notice it.
+  // Any thread, until the stream ends. Host: a stream that computes on that CPU then yields it.
   std::function<bool()> is_awaited = {};
 };
 

@@ -52,8 +52,8 @@ class Turns {
   // virtual time; nullptr: none waits.
   TurnTaker* next_waiting(bool is_background) const noexcept;
   TurnTaker* next_waiting() const noexcept;  // of the foreground first
-  // Returns true if work waits for the owner of a stream that waits for no turn. REQUIRES: mutex_ is
-  // held.
+  // Returns true if work waits for the owner of a stream that waits for no turn. REQUIRES: mutex_
+  // is held.
   bool is_another_awaited(const TurnTaker& one) const noexcept;
   // Returns the next stream of the background if it has waited for too long.
   TurnTaker* starved() const noexcept;
@@ -138,10 +138,10 @@ class TurnTaker {
   // Passes the turn and waits for the next one. Returns false at once if no other stream is behind.
   bool pass_to_successor() noexcept;
   // Yields the CPU if this stream has computed for kPartNs and work waits for another stream's
-  // owner: that thread has been woken but does not wait for a turn yet, and Linux would let this one
-  // compute until the next tick of its scheduler, up to 4 ms. It does not yield for nothing: Linux
-  // 6.18 would give the CPU to a loader of models (SCHED_IDLE) for as long. Short turns do not yield:
-  // a thread that yields is chosen later when it wakes again. Returns true if it yielded.
+  // owner: that thread has been woken but does not wait for a turn yet, and Linux would let this
+  // one compute until the next tick of its scheduler, up to 4 ms. Otherwise it does not yield: a
+  // loader of models (SCHED_IDLE) might get the CPU for as long. Short turns do not yield: a thread
+  // that yields is chosen later when it wakes again. Returns true if it yielded.
   bool let_others_wake() noexcept;
   // Waits for the turn, as from `from_ns` on.
   void wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept;
