@@ -101,7 +101,7 @@ def test_handover_to_the_same_and_to_more_workers(spread, namespaces, models):
     enter = ("ip", "netns", "exec", namespaces.client)
     with connect(namespaces, added[0]) as client, Traffic(client) as traffic:
         traffic.wait_for(20)
-        process, finish = start_loadgen(appliance, "--flows", "16", enter=enter)
+        process, finish = start_loadgen(appliance, "--flows", "64", enter=enter)
         for workers in (2, 3):
             appliance.use_workers(workers).write_config()
             answer = appliance.handover()
