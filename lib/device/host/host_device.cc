@@ -75,7 +75,7 @@ Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limi
     const std::lock_guard lock(turns_mutex_);
     std::weak_ptr<Turns>& known = turns_[options.share.cpus];
     turns = known.lock();
-    if (turns == nullptr) known = turns = std::make_shared<Turns>(clock);
+    if (turns == nullptr) known = turns = std::make_shared<Turns>(clock, beside_loads_);
   }
   kernels::host::HostLaunch launch = launch_;
   if (!options.share.cpus.empty())

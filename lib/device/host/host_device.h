@@ -34,7 +34,10 @@ class HostDevice final : public Device {
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override;
   uint32_t row_slack() const override { return kRowSlack; }
   Status register_host_memory(const void*, size_t) override { return {}; }
-  void sleep_early(bool early) noexcept override { early ? throttle_.hold() : throttle_.release(); }
+  void sleep_early(bool early) noexcept override {
+    early ? throttle_.hold() : throttle_.release();
+    beside_loads_->store(early, std::memory_order_relaxed);
+  }
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
                                               const StreamOptions& options) override;
 
@@ -44,6 +47,8 @@ class HostDevice final : public Device {
   std::shared_ptr<MemoryBudget> budget_;
   GemmLibrary gemms_;
   PoolThrottle throttle_;
+  const std::shared_ptr<std::atomic<bool>> beside_loads_ =
+      std::make_shared<std::atomic<bool>>(false);
   // Streams with the same CPUs compute in turns. Other sets of CPUs are taken to be disjoint.
   std::mutex turns_mutex_;
   std::map<std::vector<unsigned>, std::weak_ptr<Turns>> turns_;  // guarded by turns_mutex_

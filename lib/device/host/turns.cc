@@ -149,7 +149,7 @@ bool TurnTaker::let_others_wake() noexcept {
   const uint64_t now_ns = turns_->clock_.now_ns();
   if (now_ns - looked_ns_ < kPartNs) return false;
   looked_ns_ = now_ns;
-  {
+  if (turns_->beside_loads() || !has_company()) {
     const std::lock_guard lock(turns_->mutex_);
     if (!turns_->is_another_awaited(*this)) return false;
   }

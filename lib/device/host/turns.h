@@ -40,8 +40,12 @@ class TurnTaker;
 // The streams of one set of CPUs. Any thread.
 class Turns {
  public:
-  // Allocates nothing while at most kMaxStreams wait.
-  explicit Turns(const Clock& clock) : clock_(clock) { waiting_.reserve(kMaxStreams); }
+  // Allocates nothing while at most kMaxStreams wait. `beside_loads`, if given, is true while models
+  // are loaded (Device::sleep_early).
+  explicit Turns(const Clock& clock, std::shared_ptr<const std::atomic<bool>> beside_loads = {})
+      : clock_(clock), beside_loads_(std::move(beside_loads)) {
+    waiting_.reserve(kMaxStreams);
+  }
 
  private:
   friend class TurnTaker;
@@ -58,7 +62,12 @@ class Turns {
   // Returns the next stream of the background if it has waited for too long.
   TurnTaker* starved() const noexcept;
 
+  bool beside_loads() const noexcept {
+    return beside_loads_ != nullptr && beside_loads_->load(std::memory_order_relaxed);
+  }
+
   const Clock& clock_;
+  const std::shared_ptr<const std::atomic<bool>> beside_loads_;
   std::mutex mutex_;
   std::vector<const TurnTaker*> takers_;  // all; guarded by mutex_, as are the next three
   std::vector<TurnTaker*> waiting_;
@@ -137,11 +146,12 @@ class TurnTaker {
   TurnTaker* successor() const noexcept;
   // Passes the turn and waits for the next one. Returns false at once if no other stream is behind.
   bool pass_to_successor() noexcept;
-  // Yields the CPU if this stream has computed for kPartNs and work waits for another stream's
-  // owner: that thread has been woken but does not wait for a turn yet, and Linux would let this
-  // one compute until the next tick of its scheduler, up to 4 ms. Otherwise it does not yield: a
-  // loader of models (SCHED_IDLE) might get the CPU for as long. Short turns do not yield: a thread
-  // that yields is chosen later when it wakes again. Returns true if it yielded.
+  // Yields the CPU if this stream has computed for kPartNs and has company: another stream's thread
+  // may have been woken that does not wait for a turn yet, and Linux would let this one compute
+  // until the next tick of its scheduler, up to 4 ms. Beside loads it yields only if work waits for
+  // another stream's owner: a loader (SCHED_IDLE) might get the CPU for as long otherwise. Short
+  // turns do not yield: a thread that yields is chosen later when it wakes again. Returns true if
+  // it yielded.
   bool let_others_wake() noexcept;
   // Waits for the turn, as from `from_ns` on.
   void wait(std::unique_lock<std::mutex>& lock, uint64_t from_ns) noexcept;

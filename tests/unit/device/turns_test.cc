@@ -27,7 +27,8 @@ class TurnsTest : public testing::Test {
   }
 
   VirtualClock clock_;
-  std::shared_ptr<Turns> turns_ = std::make_shared<Turns>(clock_);
+  std::shared_ptr<std::atomic<bool>> beside_loads_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Turns> turns_ = std::make_shared<Turns>(clock_, beside_loads_);
   std::atomic<int> num_computing_{0};
 };
 
@@ -161,8 +162,8 @@ TEST_F(TurnsTest, PartsTakeAFifthOfAMillisecond) {
 }
 
 // A group's thread that a request wakes asks for a turn only when it has a CPU. Both threads are on
-// one CPU here: the other one runs only if the first yields. Without a request it does not yield:
-// the other thread may be one that can wait.
+// one CPU here: the other one runs only if the first yields. Beside loads, and without company, it
+// yields only for a request: the other thread may be a loader.
 TEST_F(TurnsTest, ALongTurnYieldsTheCpuToAThreadThatARequestWakes) {
   constexpr int kParts = 200;
   cpu_set_t all, one;
@@ -180,20 +181,31 @@ TEST_F(TurnsTest, ALongTurnYieldsTheCpuToAThreadThatARequestWakes) {
     while (!stop.load()) runs.fetch_add(1);
   });
   while (runs.load() == 0) sched_yield();
-  for (const bool awaited : {true, false, true}) {
-    has_request = awaited;
+  struct Case {
+    bool awaited, has_company, beside_loads, yields;
+  };
+  for (const Case& c : {Case{true, false, false, true}, Case{false, false, false, false},
+                        Case{true, true, true, true}, Case{false, true, true, false},
+                        Case{false, true, false, true}, Case{true, true, false, true}}) {
+    has_request = c.awaited;
+    beside_loads_->store(c.beside_loads);
     int num_runs = 0;
     for (int i = 0; i < kParts; ++i) {
+      if (c.has_company) {
+        company.begin();
+        company.end();
+      }
       const uint64_t before = runs.load();
       launch(computing, TurnTaker::kPartNs);
+      computing.end();
       if (runs.load() != before) ++num_runs;
     }
-    if (awaited)
+    if (c.yields)
       EXPECT_GT(num_runs, kParts / 4);
     else
       EXPECT_LT(num_runs, kParts / 8);
+    clock_.advance_ns(TurnTaker::kCompanyNs);
   }
-  computing.end();
   stop.store(true);
   other.join();
   ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
