@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <span>
 
 namespace itif {
@@ -14,21 +14,23 @@ struct Unit {
   double scale;
 };
 
-constexpr Unit kDurations[] = {{"ns", 1},  {"us", 1e3},  {"ms", 1e6},
+constexpr Unit kDurations[] = {{"ns", 1},  {"us", 1e3}, {"ms", 1e6},
                                {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
-constexpr Unit kSizes[] = {{"", 1},           {"B", 1},      {"KiB", 1024.0},
-                           {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"KB", 1e3},
-                           {"MB", 1e6},        {"GB", 1e9}};
+constexpr Unit kSizes[] = {
+    {"", 1},     {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0},
+    {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}};
 
 Result<uint64_t> parse(std::string_view text, std::span<const Unit> units, const char* kind,
                        const char* expected) {
-  const std::string copy(text);
-  char* end = nullptr;
-  const double number = std::strtod(copy.c_str(), &end);
-  if (end != copy.c_str() && std::isfinite(number) && number >= 0) {
-    while (*end == ' ') ++end;
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  // from_chars also takes "-1", "inf" and "nan".
+  if (error == std::errc() && text[0] >= '0' && text[0] <= '9') {
+    std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+    while (rest.starts_with(' ')) rest.remove_prefix(1);
     for (const Unit& unit : units) {
-      if (unit.name != end) continue;
+      if (unit.name != rest) continue;
       const double value = number * unit.scale;
       if (value < 9.2e18) return static_cast<uint64_t>(std::llround(value));
     }

@@ -10,6 +10,8 @@ TEST(Units, ParsesDurations) {
   EXPECT_EQ(parse_duration_ns("1.5s").value(), 1'500'000'000u);
   EXPECT_EQ(parse_duration_ns("250 us").value(), 250'000u);
   EXPECT_EQ(parse_duration_ns("0ns").value(), 0u);
+  for (const char* text : {"", "s", "0x10ms", "1e3ms", "+5s", "-5s", " 5s", "5s ", "infs", "nans"})
+    EXPECT_FALSE(parse_duration_ns(text)) << text;
 }
 
 TEST(Units, ErrorsForWrongDurationsQuoteTheText) {
