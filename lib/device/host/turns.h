@@ -40,8 +40,8 @@ class TurnTaker;
 // The streams of one set of CPUs. Any thread.
 class Turns {
  public:
-  // Allocates nothing while at most kMaxStreams wait. `beside_loads`, if given, is true while models
-  // are loaded (Device::sleep_early).
+  // Allocates nothing while at most kMaxStreams wait. `beside_loads`, if given, is true while a
+  // model is being loaded (Device::sleep_early).
   explicit Turns(const Clock& clock, std::shared_ptr<const std::atomic<bool>> beside_loads = {})
       : clock_(clock), beside_loads_(std::move(beside_loads)) {
     waiting_.reserve(kMaxStreams);
