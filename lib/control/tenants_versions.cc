@@ -127,7 +127,8 @@ Result<json> Tenants::versions(const tenant::Ref& ref) const {
     entry["in_flight"] = figures.in_flight;
     entry["p50_ns"] = figures.p50_ns;
     entry["p99_ns"] = figures.p99_ns;
-    if (!figures.failure.empty()) entry["message"] = figures.failure;
+    if (version.state == VersionState::kCanary && !info.canary_failure.empty())
+      entry["message"] = info.canary_failure;
   }
   return json{{"id", record.id}, {"name", record.name}, {"versions", std::move(list)}};
 }

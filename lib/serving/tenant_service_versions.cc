@@ -341,7 +341,6 @@ std::vector<tenant::VersionFigures> TenantService::version_figures(uint32_t id) 
   std::vector<tenant::VersionFigures> all;
   const Serving* serving = find(id);
   if (serving == nullptr) return all;
-  const tenant::Version* canary = find_version(serving->info.record, VersionState::kCanary);
   for (const auto& [version, counts] : serving->counts) {
     const telemetry::VersionCounts::Sum sum = counts->sum();
     tenant::VersionFigures& figures = all.emplace_back();
@@ -356,13 +355,6 @@ std::vector<tenant::VersionFigures> TenantService::version_figures(uint32_t id) 
       figures.in_flight = model->served.lease->num_in_flight();
     }
   }
-  if (canary == nullptr || serving->info.canary_failure.empty()) return all;
-  const auto found = std::ranges::find(all, canary->number, &tenant::VersionFigures::number);
-  tenant::VersionFigures& figures =
-      found == all.end()
-          ? all.emplace_back(tenant::VersionFigures{.number = canary->number, .failure = {}})
-          : *found;
-  figures.failure = serving->info.canary_failure;
   return all;
 }
 

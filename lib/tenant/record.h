@@ -64,7 +64,6 @@ using Ref = std::variant<uint32_t, std::string>;
 struct VersionFigures {
   uint32_t number = 0;
   bool is_loaded = false;
-  std::string failure;  // of a canary that could not be loaded: the reason
   uint64_t answered = 0;
   uint64_t errors = 0;   // ended with a status, but not refused
   uint64_t refused = 0;  // for the load, a quota or a stop: a status that says nothing about it

@@ -78,7 +78,6 @@ class FakeAppliance final : public Appliance, public Documents {
     if (found == infos_.end() || !found->second.model) return all;
     all.push_back({.number = found->second.record.version,
                    .is_loaded = true,
-                   .failure = {},
                    .answered = 7,
                    .errors = 1,
                    .refused = 4,
