@@ -52,7 +52,7 @@ struct Checkpoint::File {
   }
   Status scan(uint64_t begin, uint64_t end,
               const std::function<void(std::span<const std::byte>)>& use) const {
-    // Read at a time: stays in a core's cache, and malloc does not map it anew for each tensor.
+    // Read at a time: stays in a core's cache, and small enough not to be mapped for each tensor.
     constexpr size_t kScanBytes = 64 << 10;
     const auto piece = std::make_unique_for_overwrite<std::byte[]>(kScanBytes);
     for (uint64_t at = begin; at < end;) {
