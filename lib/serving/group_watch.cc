@@ -82,6 +82,8 @@ GroupWatch::TenantCounts GroupWatch::since(const TenantCounts& now, const Tenant
   TenantCounts counts;
   counts.responses = grown(now.responses, before.responses);
   counts.overloaded = grown(now.overloaded, before.overloaded);
+  counts.late = grown(now.late, before.late);
+  counts.arrived_late = grown(now.arrived_late, before.arrived_late);
   counts.latency_ns = grown(now.latency_ns, before.latency_ns);
   for (size_t i = 0; i < telemetry::kNumRefusalCauses; ++i)
     counts.refused.counts[i] = grown(now.refused.counts[i], before.refused.counts[i]);
@@ -94,6 +96,8 @@ GroupWatch::TenantCounts GroupWatch::since(const TenantCounts& now, const Tenant
 void GroupWatch::add(TenantCounts& sum, const TenantCounts& counts, double part) {
   add_part(sum.responses, counts.responses, part);
   add_part(sum.overloaded, counts.overloaded, part);
+  add_part(sum.late, counts.late, part);
+  add_part(sum.arrived_late, counts.arrived_late, part);
   add_part(sum.latency_ns, counts.latency_ns, part);
   for (size_t i = 0; i < telemetry::kNumRefusalCauses; ++i)
     add_part(sum.refused.counts[i], counts.refused.counts[i], part);
@@ -143,7 +147,13 @@ GroupWatch::TenantCounts GroupWatch::counts_of(const TenantInfo& info) const {
   f -= info.before;
   TenantCounts counts;
   counts.responses = f.responses;
-  counts.overloaded = f.statuses[static_cast<size_t>(wire::StatusCode::kOverloaded)];
+  const auto ended_with = [&](wire::StatusCode code) {
+    return f.statuses[static_cast<size_t>(code)];
+  };
+  counts.overloaded = ended_with(wire::StatusCode::kOverloaded);
+  counts.late =
+      ended_with(wire::StatusCode::kDeadlineQueue) + ended_with(wire::StatusCode::kDeadlineLaunch);
+  counts.arrived_late = ended_with(wire::StatusCode::kDeadlineReassembly);
   counts.refused = refusals(f);
   counts.latency_ns = f.latency_ns;
   counts.stages = pipeline::tenant_stage_sums(pipeline_.workers(), info.index);
@@ -236,6 +246,8 @@ GroupReport GroupWatch::report(const GroupInfo& group, const Reading& before,
   const GroupCounts g = since(sums.group, sums_before.group);
   const pipeline::StageSums& stages = t.stages;
   load.answered = t.responses;
+  load.late = t.late;
+  load.arrived_late = t.arrived_late;
   load.refused = t.refused;
   // Workers refuse with the same status at limits of the data plane.
   load.overloaded =
@@ -274,8 +286,9 @@ GroupReport GroupWatch::report(const GroupInfo& group, const Reading& before,
   report.verdict = telemetry::find_limit(load);
   if (interval_ns > 0) {
     report.requests_per_s = static_cast<double>(load.answered) / load.interval_s;
-    report.refused_per_s =
-        static_cast<double>(load.overloaded + load.refused.total()) / load.interval_s;
+    report.refused_per_s = static_cast<double>(load.overloaded + load.late + load.arrived_late +
+                                               load.refused.total()) /
+                           load.interval_s;
   }
   report.latency_ns = mean(t.latency_ns, load.answered);
   report.batch_ns = mean(g.execute_ns, g.answered);

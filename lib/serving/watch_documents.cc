@@ -102,6 +102,8 @@ Result<json> ApplianceDocuments::bottleneck(const std::string& group, uint64_t i
                     {"batch_ns", static_cast<uint64_t>(r.batch_ns)},
                     {"gue", r.gue},
                     {"overloaded", load.overloaded},
+                    {"late", load.late},
+                    {"arrived_late", load.arrived_late},
                     {"refused", std::move(refused)},
                     {"refused_per_s", r.refused_per_s},
                     {"waiting", load.waiting},

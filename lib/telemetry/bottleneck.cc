@@ -28,10 +28,17 @@ double per_s(const GroupLoad& load, uint64_t count) {
   return part_of(static_cast<double>(count), load.interval_s);
 }
 
+uint64_t offered_of(const GroupLoad& load) {
+  return load.answered + load.overloaded + load.late + load.arrived_late + load.refused.total();
+}
+
 // `refused` as a part of the requests that could have been answered.
 double refused_part(const GroupLoad& load, uint64_t refused) {
-  const uint64_t offered = load.answered + load.overloaded + load.refused.total();
-  return part_of(static_cast<double>(refused), static_cast<double>(offered));
+  return part_of(static_cast<double>(refused), static_cast<double>(offered_of(load)));
+}
+
+bool are_many_late(const GroupLoad& load, const LimitRules& rules) {
+  return load.late > 0 && refused_part(load, load.late) >= rules.refused;
 }
 
 bool quotas_refuse(const GroupLoad& load, const LimitRules& rules) {
@@ -63,11 +70,10 @@ std::string causes_text(const GroupLoad& load) {
 
 // `largest`: the cause with most refusals.
 std::string refused_text(const GroupLoad& load, uint64_t refused, const RefusalRule& largest) {
-  const uint64_t offered = load.answered + load.overloaded + load.refused.total();
   return fmt::format(
       "{:.0f} of {:.0f} requests per second are refused, most as {} ({}); batches "
       "run {:.0f} % of the time",
-      per_s(load, refused), per_s(load, offered), largest.name, largest.setting,
+      per_s(load, refused), per_s(load, offered_of(load)), largest.name, largest.setting,
       percent(runs_of(load)));
 }
 
@@ -85,7 +91,7 @@ Verdict of_quota(const GroupLoad& load) {
 }
 
 bool has_backlog(const GroupLoad& load, const LimitRules& rules) {
-  if (load.overloaded > 0) return true;
+  if (load.overloaded > 0 || are_many_late(load, rules)) return true;
   // A batch may take longer than the interval: then nothing was answered, and no stage is known.
   if (!load.has_stages || load.answered == 0) return load.waiting > 0;
   return load.queue_ns >= rules.backlog * load.compute_ns;
@@ -97,6 +103,7 @@ std::string backlog_text(const GroupLoad& load) {
                                        load.queue_ns * 1e-6, load.compute_ns * 1e-6)
                          : fmt::format("{} requests wait", load.waiting);
   if (load.overloaded > 0) text += fmt::format(", {} were refused", load.overloaded);
+  if (load.late > 0) text += fmt::format(", {} would have exceeded their budget", load.late);
   return text;
 }
 
@@ -113,6 +120,12 @@ Verdict of_backlog(const GroupLoad& load, const LimitRules& rules) {
     return {Limit::kCpu, fmt::format("{}; but batches run only {:.0f} % of the time: the group's "
                                      "thread takes requests in for {:.0f} %",
                                      backlog, percent(busy), percent(load.intake_busy))};
+  if (are_many_late(load, rules))
+    return {
+        Limit::kDevice,
+        fmt::format("budgets of {:.0f} of {:.0f} requests per second end before their results, "
+                    "though batches run only {:.0f} % of the time",
+                    per_s(load, load.late), per_s(load, offered_of(load)), percent(busy))};
   if (quotas_refuse(load, rules)) return of_quota(load);
   return {Limit::kClients, fmt::format("{}; but batches run only {:.0f} % of the time: requests "
                                        "come in bursts, or other programs use the CPUs",
@@ -137,6 +150,12 @@ Verdict decide(const GroupLoad& load, const LimitRules& rules) {
     return {Limit::kCpu, fmt::format("the busiest worker works {:.0f} % of the time",
                                      percent(load.worker_busy))};
   if (quotas_refuse(load, rules)) return of_quota(load);
+  if (load.arrived_late > 0 && refused_part(load, load.arrived_late) >= rules.refused)
+    return {
+        Limit::kNetwork,
+        fmt::format("budgets of {:.0f} of {:.0f} requests per second end before all pieces have "
+                    "arrived",
+                    per_s(load, load.arrived_late), per_s(load, offered_of(load)))};
   if (load.answered == 0 && runs_of(load) < rules.saturated)
     return {Limit::kClients, "no request was answered, and none waits"};
   const double transfer = part_of(load.arrive_ns + load.send_ns, load.total_ns);

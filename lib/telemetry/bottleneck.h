@@ -30,10 +30,12 @@ const char* limit_name(Limit limit) noexcept;
 // the requests answered in it.
 struct GroupLoad {
   double interval_s = 0;
-  uint64_t answered = 0;            // requests with a result
-  uint64_t overloaded = 0;          // requests refused because they would wait, or waited, too long
-  Refusals refused = {};            // before the group took them
-  uint32_t waiting = 0;             // requests in the group's queue, now
+  uint64_t answered = 0;      // requests with a result
+  uint64_t overloaded = 0;    // requests refused because they would wait, or waited, too long
+  uint64_t late = 0;          // requests refused because their budget ends before their result
+  uint64_t arrived_late = 0;  // requests whose budget ended before all pieces had arrived
+  Refusals refused = {};      // before the group took them
+  uint32_t waiting = 0;       // requests in the group's queue, now
   uint64_t received_datagrams = 0;  // of the whole appliance, as are the next two
   uint64_t lost_datagrams = 0;      // by ports: received but not taken, or not sent
   double worker_busy = 0;           // the busiest worker: time in polls that found work
@@ -74,23 +76,27 @@ struct Verdict {
 //   1. Limits of the data plane refuse `refused` of the requests: data_plane. Not if batches run
 //      for `half_busy` of the time and are `full`, leave `deep` waits, or the group refuses
 //      requests: more requests at once would only wait longer.
-//   2. Requests wait: some were refused as overload, or the queue takes `backlog` of the computing
-//      time (without stages, or if none was answered: some wait now). Then
+//   2. Requests wait: some were refused as overload, budgets of `refused` of them end before their
+//      results, or the queue takes `backlog` of the computing time (without stages, or if none was
+//      answered: some wait now). Then
 //      a. share, if waits for turns take `turns` of the batches' time;
 //      b. device, if batches run for `half_busy` of the time, waits for turns included;
 //      c. cpu, if the group's thread, which prepares batches, works for the rest of that time;
-//      d. quota, if quotas refuse `refused` of the requests;
-//      e. clients otherwise.
+//      d. device, if budgets of `refused` of the requests end before their results: they are about
+//         as short as the time of a batch;
+//      e. quota, if quotas refuse `refused` of the requests;
+//      f. clients otherwise.
 //   3. Quotas refuse more requests than are answered: quota.
 //   4. Ports lose `lost` of the datagrams: cpu if a worker is saturated, else network.
 //   5. A worker is saturated: cpu.
 //   6. Quotas refuse `refused` of the requests: quota.
-//   7. No request was answered, and batches run for less than `saturated` of the time: clients.
-//   8. Arriving and leaving take `transfer` of the total time: network.
-//   9. The group runs batches (waits for turns included) or takes requests in for `saturated` of
+//   7. Budgets of `refused` of the requests end before all pieces have arrived: network.
+//   8. No request was answered, and batches run for less than `saturated` of the time: clients.
+//   9. Arriving and leaving take `transfer` of the total time: network.
+//  10. The group runs batches (waits for turns included) or takes requests in for `saturated` of
 //      the time: cpu if it takes in for longer; share if waits take `turns` of the batches' time;
 //      else device. If both overlap, each counts alone.
-//  10. clients.
+//  11. clients.
 // Each sentence ends with the refusals per second, by cause.
 Verdict find_limit(const GroupLoad& load, const LimitRules& rules = {});
 

@@ -124,6 +124,17 @@ def test_a_limit_of_the_data_plane_that_refuses(new_appliance, namespaces, model
     assert "REFUSED/S" in text and ": data_plane: " in text, text
 
 
+def test_budgets_shorter_than_a_batch(appliance, namespaces, models):
+    """It named the clients, which "send less than the group could serve"."""
+    added = appliance.add_tenant("t", models())
+    with Load(loadgen(namespaces, appliance, added, "--rate", "100", "--budget", "20us", "--lengths", "fixed:64")):
+        group = wait_limit(appliance, "device")
+    assert " requests per second end before their results, though batches run only " in group["because"], group
+    assert group["late"] > 10 * group["answered"], group
+    assert group["refused_per_s"] == pytest.approx((group["late"] + group["overloaded"]) / (group["interval_ns"] / 1e9),
+                                                   rel=0.01), group
+
+
 def test_a_quota_that_refuses(appliance, namespaces, models):
     added = appliance.add_tenant("t", models(), "--quota-rps", "1")
     with Load(loadgen(namespaces, appliance, added, "--rate", "500", "--lengths", "fixed:16")):

@@ -284,6 +284,8 @@ class FakeAppliance final : public Appliance, public Documents {
            {"batch_ns", 4'000'000},
            {"gue", gue.load()},
            {"overloaded", 0},
+           {"late", 0},
+           {"arrived_late", 0},
            {"refused",
             {{"over_quota", 30},
              {"contexts_full", 0},

@@ -97,6 +97,28 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.intake_busy = 0.4;
             }),
        Limit::kCpu, "takes requests in for 40 %"},
+      {"budgets shorter than a batch", with(calm(), [](GroupLoad& l) { l.late = 9 * l.answered; }),
+       Limit::kDevice, "end before their results, though batches run only 20 % of the time"},
+      {"budgets shorter than a batch, and none is answered",
+       GroupLoad{.interval_s = 2, .late = 50, .device_busy = 0.1, .has_stages = true},
+       Limit::kDevice, "budgets of 25 of 25 requests per second"},
+      {"few late", with(calm(), [](GroupLoad& l) { l.answered = 1000, l.late = 5; }),
+       Limit::kClients, "few requests wait"},
+      {"late in a backlog", with(backlogged(), [](GroupLoad& l) { l.late = l.answered; }),
+       Limit::kDevice, "would have exceeded their budget; batches run"},
+      {"late beside other groups",
+       with(calm(),
+            [](GroupLoad& l) {
+              l.late = l.answered;
+              l.turn_wait = l.device_busy;
+            }),
+       Limit::kShare, "50 %"},
+      {"pieces that arrive after the budget",
+       with(calm(), [](GroupLoad& l) { l.arrived_late = l.answered; }), Limit::kNetwork,
+       "end before all pieces have arrived"},
+      {"pieces that arrive after the budget, and none is answered",
+       GroupLoad{.interval_s = 2, .arrived_late = 50, .has_stages = true}, Limit::kNetwork,
+       "budgets of 25 of 25 requests per second"},
       // A backlog comes before lost datagrams: the group cannot serve those that arrive.
       {"backlog and losses", with(backlogged(), [](GroupLoad& l) { l.lost_datagrams = 500; }),
        Limit::kDevice, ""},
@@ -127,7 +149,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.answered = 0;
             }),
        Limit::kCpu, "85 %"},
-      // Rule 8.
+      // Rule 9.
       {"slow arrival",
        with(calm(),
             [](GroupLoad& l) {
@@ -142,7 +164,7 @@ TEST(Bottleneck, TheFirstRuleThatAppliesDecides) {
               l.total_ns = 6.3e6;
             }),
        Limit::kNetwork, "leave for 4.00 ms"},
-      // Rule 9.
+      // Rule 10.
       {"full device without a queue", with(calm(), [](GroupLoad& l) { l.device_busy = 0.9; }),
        Limit::kDevice, "90 %"},
       {"full device of others",
