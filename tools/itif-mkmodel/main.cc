@@ -31,6 +31,10 @@ struct Arguments {
 
 // An adapter over the model that the same backbone and sizes make.
 Status make_adapter(const Arguments& arguments, const mkmodel::ModelOptions& model) {
+  if (model.head != mkmodel::HeadChoice::kNone)
+    return fail(Code::kInvalidArgument,
+                "--head is for models; an adapter has its base's head, or with --labels a "
+                "classifier of its own");
   ITIF_TRY(mkmodel::make_adapter({.spec = model.spec,
                                   .targets = arguments.lora_targets,
                                   .rank = arguments.lora_rank,
@@ -138,7 +142,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--seed", arguments.seed, "seed of the random weights")->capture_default_str();
   app.add_option("--out", arguments.directory,
-                 "output directory, created if missing; must not hold a model")
+                 "output directory, created if missing; must hold neither a model nor an adapter")
       ->required();
   CLI11_PARSE(app, argc, argv);
   if (itif::Status status = run(arguments); !status) {

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "backbone/family.h"
 #include "base/random.h"
+#include "output_directory.h"
 #include "safetensors_writer.h"
 
 namespace itif::mkmodel {
@@ -101,9 +101,7 @@ Status make_adapter(const AdapterOptions& options, const std::string& directory)
     return fail(Code::kInvalidArgument, fmt::format("no module of {} is named {}",
                                                     family->model_type, fmt::join(targets, ", ")));
   if (options.num_labels > 0) ITIF_TRY(add_classifier(options, *family, next, tensors));
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return fail(Code::kPermission, fmt::format("{}: {}", directory, error.message()));
+  ITIF_TRY(make_output_directory(directory));
   ITIF_TRY(write_safetensors(directory + "/adapter_model.safetensors", tensors, options.dtype));
   nlohmann::ordered_json config = {{"peft_type", "LORA"},
                                    {"task_type", nullptr},

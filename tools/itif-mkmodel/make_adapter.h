@@ -27,7 +27,7 @@ struct AdapterOptions {
 
 // Writes adapter_config.json and adapter_model.safetensors into `directory`, which is created if
 // missing. The same options write the same bytes. Errors: kInvalidArgument (no module has such a
-// name, or the family has no classifier), kPermission, kResourceExhausted.
+// name, or the family has no classifier), those of make_output_directory(), kResourceExhausted.
 Status make_adapter(const AdapterOptions& options, const std::string& directory);
 
 }  // namespace itif::mkmodel

@@ -12,6 +12,7 @@
 
 #include "backbone/family.h"
 #include "base/random.h"
+#include "output_directory.h"
 #include "safetensors_writer.h"
 #include "sentencepiece_writer.h"
 #include "vocabulary.h"
@@ -304,13 +305,7 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
   ITIF_ASSIGN(const model::Architecture* architecture,
               architecture_of(*family, options.head, spec.takes_images()));
 
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return fail(Code::kPermission, fmt::format("{}: {}", directory, error.message()));
-  for (const char* file : {"config.json", "model.safetensors"})
-    if (std::filesystem::exists(directory + "/" + file, error))
-      return fail(Code::kAlreadyExists,
-                  fmt::format("{} already holds a model: choose another directory", directory));
+  ITIF_TRY(make_output_directory(directory));
   if (options.head == HeadChoice::kEmbedding)
     ITIF_TRY(write_sentence_transformers(options, directory));
   const bool generates = architecture->kind == model::HeadKind::kGeneration;

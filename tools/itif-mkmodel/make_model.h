@@ -36,8 +36,8 @@ Result<HeadChoice> parse_head(const std::string& name);
 // Writes config.json, model.safetensors and the files for input processing (vocab.txt and
 // tokenizer_config.json, or preprocessor_config.json of an image model) into `directory`, which is
 // created if missing. An embedding model also gets the files of sentence-transformers. The same
-// options write the same bytes. Errors: kInvalidArgument (a spec that contradicts itself),
-// kAlreadyExists (the directory holds a model), kPermission, kResourceExhausted.
+// options write the same bytes. Errors: kInvalidArgument (a spec that contradicts itself), those of
+// make_output_directory(), kResourceExhausted.
 Status make_model(const ModelOptions& options, const std::string& directory);
 
 }  // namespace itif::mkmodel

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "backbone/open_model.h"
+#include "make_adapter.h"
 #include "support/plain_device.h"
 #include "support/temp_directory.h"
 #include "vocabulary.h"
@@ -149,9 +151,22 @@ TEST(MakeModel, WrongOptionsAreRefused) {
   EXPECT_EQ(make_model(options, directory.file("x")).error().code, Code::kInvalidArgument);
   EXPECT_EQ(parse_head("two").error().code, Code::kNotFound);
   ASSERT_TRUE(make_model(tiny(HeadChoice::kNone), directory.path()));
-  EXPECT_EQ(make_model(tiny(HeadChoice::kNone), directory.path()).error().code,
-            Code::kAlreadyExists);
   EXPECT_EQ(make_model(tiny(HeadChoice::kNone), "/proc/itif").error().code, Code::kPermission);
+}
+
+// A tenant may serve what the directory holds.
+TEST(MakeModel, ADirectoryWithAModelOrAnAdapterIsRefused) {
+  TempDirectory model, adapter;
+  const ModelOptions options = tiny(HeadChoice::kNone);
+  const AdapterOptions adapter_options = {.spec = options.spec};
+  ASSERT_TRUE(make_model(options, model.path()));
+  ASSERT_TRUE(make_adapter(adapter_options, adapter.path()));
+  for (const TempDirectory* directory : {&model, &adapter}) {
+    EXPECT_EQ(make_model(options, directory->path()).error().code, Code::kAlreadyExists);
+    EXPECT_EQ(make_adapter(adapter_options, directory->path()).error().code, Code::kAlreadyExists);
+    EXPECT_NE(std::filesystem::exists(directory->file("config.json")),
+              std::filesystem::exists(directory->file("adapter_config.json")));
+  }
 }
 
 }  // namespace

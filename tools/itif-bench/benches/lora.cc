@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "backbone/family.h"
@@ -105,6 +106,7 @@ Status run_lora_case(const BenchOptions& options, device::Device& device, const 
   ITIF_ASSIGN(const ModelFolder models, ModelFolder::make());
   const model::ModelFiles files = {(models.path() / "adapter").string(), base};
   const auto make_adapter = [&](size_t index) {
+    std::filesystem::remove_all(files.directory);
     return mkmodel::make_adapter(
         {.spec = spec, .targets = lora.modules, .rank = lora.rank, .seed = 10 + index},
         files.directory);
