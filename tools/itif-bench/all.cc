@@ -115,6 +115,12 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
   // An error of the path shows now, not after the benches.
   ITIF_TRY(write_text(path, "# Benches of itif\n\nThey are still running.\n"));
   std::vector<Results> results;
+  // Benches may run for hours.
+  const auto write_incomplete = [&] {
+    return write_text(path, markdown_report(command_of(options, all), results, {}, false,
+                                            "**Incomplete**: the run has not ended, or was "
+                                            "interrupted."));
+  };
   uint32_t num_failed = 0;
   for (const Bench& bench : benches) {
     if (!all.only.empty() && std::ranges::find(all.only, bench.name) == all.only.end()) continue;
@@ -127,6 +133,7 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
     }
     results.push_back(run_bench(bench, options, all.directory));
     fmt::print("\n");
+    ITIF_TRY(write_incomplete());
     if (results.back().error.empty()) continue;
     fmt::print(stderr, "itif-bench {} failed: {}\n", bench.name, results.back().error);
     ++num_failed;

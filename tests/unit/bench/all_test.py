@@ -5,6 +5,7 @@ usage: all_test.py ITIF_BENCH
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,29 @@ def killed_whole(program, out):
             return True
         time.sleep(0.01)
     return False
+
+
+def interrupted(program, out):
+    """Checks that Ctrl-C in the second bench keeps the first in the report, and leaves no models behind."""
+    temporary = out / "tmp"
+    temporary.mkdir(parents=True)
+    process = subprocess.Popen([program, "all", "--quick", "--dtype", "f32", "--out", str(out), "--only", "gemm,sharing",
+                                "--case", "1x768x768", "--case", "identical models"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                               env={**os.environ, "TMPDIR": str(temporary)})
+    deadline = time.monotonic() + 120
+    while not list(temporary.glob("itif-bench-*/*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.communicate(timeout=60)[0].decode()
+    deadline = time.monotonic() + 60
+    while (left := list(temporary.iterdir())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    report = (out / "report.md").read_text()
+    return [("an interrupted run ends by the signal", process.returncode == -signal.SIGINT, f"{process.returncode} {output}"),
+            ("an interrupted run removes its models", not left, str(left)),
+            ("the report of an interrupted run has the benches that ended",
+             "[gemm.json](gemm.json)" in report and "1x768x768" in report and "**Incomplete**" in report, report)]
 
 
 def gslice(program, out):
@@ -262,6 +286,7 @@ def main(program):
         results += unknown_cases(program, Path(folder, "unknown"))
 
         results.append(("the running bench ends when it is killed", killed_whole(program, Path(folder, "killed")), ""))
+        results += interrupted(program, Path(folder, "interrupted"))
 
         done = run(program, Path(folder, "qkv"), "--only", "operators", "--case", "get Q/K/V, f32")
         report = Path(folder, "qkv", "report.md").read_text()
