@@ -261,6 +261,8 @@ class TenantService final : public control::Appliance {
                                              const model::BackboneSpec& spec) const;
   std::optional<uint16_t> find_room(const std::string& name, const model::BackboneSpec& spec) const;
   bool takes(uint16_t group, const model::BackboneSpec& spec) const;
+  void warn_of_full_group(const std::string& tenant, const model::BackboneSpec& spec,
+                          uint16_t made) const;
   Result<uint16_t> choose_group(const tenant::Record& record, const tenant::Version& version,
                                 model::BackboneSpec spec, const control::Progress& progress);
   void note_load(tenant::Record& record, const Model& model) const;

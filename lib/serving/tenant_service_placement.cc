@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "serving/tenant_service.h"
 #include "tenant/version_changes.h"
 
@@ -46,6 +47,23 @@ bool TenantService::takes(uint16_t group, const model::BackboneSpec& spec) const
          (!is_full(group) || has_previous(group));
 }
 
+// The tenants of two groups share weights, but neither batches nor settings.
+void TenantService::warn_of_full_group(const std::string& tenant, const model::BackboneSpec& spec,
+                                       uint16_t made) const {
+  for (uint16_t i = 0; i < stages_.size(); ++i) {
+    if (!stages_[i] || i == made || !is_full(i) || stages_[i]->device_failed() ||
+        !model::check_fits(stages_[i]->group().spec(), spec))
+      continue;
+    log::warning(
+        "tenant '{}' starts the group {}, because {} is full: all {} slots (batching.max_tenants) "
+        "are taken. The new group has the settings of the configuration, and no batches in common "
+        "with the full one",
+        tenant, stages_[made]->name(), stages_[i]->name(),
+        stages_[i]->group().options().max_tenants);
+    return;
+  }
+}
+
 // Chooses the group for a version, and makes it if it is missing. A group that is made again has
 // the name and the limits that it had.
 Result<uint16_t> TenantService::choose_group(const tenant::Record& record,
@@ -70,7 +88,9 @@ Result<uint16_t> TenantService::choose_group(const tenant::Record& record,
       spec.max_positions = std::max(spec.max_positions, placed.max_positions);
       spec.type_vocab = std::max(spec.type_vocab, placed.type_vocab);
     }
-    return start_group(name, spec, progress);
+    ITIF_ASSIGN(const uint16_t made, start_group(name, spec, progress));
+    if (name.empty()) warn_of_full_group(record.name, spec, made);
+    return made;
   }
   while (is_full(*found) && free_previous(*found)) {
   }

@@ -121,6 +121,16 @@ def tenants(appliance):
     return answer["tenants"] if isinstance(answer, dict) else answer
 
 
+def test_a_full_group_is_named_when_the_next_one_starts(new_appliance, models):
+    appliance = new_appliance()
+    appliance.sections.setdefault("batching", {})["max_tenants"] = 2
+    appliance.start()
+    groups = [appliance.add_tenant(f"t{i}", models())["tenant"]["group"] for i in range(3)]
+    assert groups == [groups[0], groups[0], f"{groups[0]}.2"]
+    (warning,) = [line for line in appliance.log().splitlines() if " is full: " in line]
+    assert f"tenant 't2' starts the group {groups[2]}, because {groups[0]} is full: all 2 slots" in warning
+
+
 def test_errors_quote_taken_and_unknown_names(appliance, models):
     appliance.add_tenant("one", models())
     with pytest.raises(CtlError, match="one"):
