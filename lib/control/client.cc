@@ -157,8 +157,8 @@ std::expected<json, CallError> Client::Impl::call(const std::string& op, const j
   const auto gone = [&] {
     return call_fail(
         Kind::kUnreachable, Code::kUnavailable,
-        fmt::format("itifd closed the connection before it answered {}: see its log, then ask "
-                    "whether the change was made",
+        fmt::format("itifd closed the connection before it answered {}: see its log; a change may "
+                    "have been made or not",
                     op));
   };
   while (next_event() != 0) continue;

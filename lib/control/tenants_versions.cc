@@ -22,8 +22,8 @@ Status Tenants::change_versions(const UpdateTenant& op, const tenant::Info& old,
     if (!op.canary_percent) return {};
     if (canary == nullptr)
       return fail(Code::kInvalidArgument,
-                  fmt::format("tenant.update: tenant '{}' has no canary whose part canary_percent "
-                              "could change: give model_dir, too",
+                  fmt::format("tenant.update: tenant '{}' has no canary whose part could change: "
+                              "give the model of a new one, too (model_dir, --model)",
                               next.name));
     next.canary_percent = static_cast<uint32_t>(*op.canary_percent);
     return {};

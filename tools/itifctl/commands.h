@@ -32,8 +32,8 @@ void add_local_commands(CommandLine& line);  // keygen, config check, completion
 void add_doctor_command(CommandLine& line);
 
 // Check a value while the command line is parsed; a mistake is then a usage error.
-CLI::Validator duration_text();  // "25ms"
-CLI::Validator percent_text();   // "5%": 1 to 99
+CLI::Validator duration_text();              // "25ms"
+CLI::Validator percent_text(uint64_t most);  // "5%" or "5": 1 to `most`
 // Decimal digits only: CLI11 takes 0x1e, 010 (as 8), " 5" and +5 for numbers, too.
 CLI::Validator whole_number(uint64_t least, uint64_t most);
 // Adds a check to all options, also of subcommands: an empty value, perhaps of an unset variable of

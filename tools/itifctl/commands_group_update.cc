@@ -48,7 +48,7 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
                    "of a GPU's multiprocessors always; auto: a part of what the others leave")
       ->type_name("PERCENT|auto")
       ->check([](std::string text) {
-        return text == "auto" ? std::string() : whole_number(1, 100)(text);
+        return text == "auto" ? std::string() : percent_text(100)(text);
       });
   update
       ->add_option(

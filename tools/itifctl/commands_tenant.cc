@@ -171,7 +171,7 @@ void add_tenant_update(CommandLine& line, CLI::App* tenants) {
       ->add_option("--canary", options->canary,
                    "part of the requests that the new version answers, 1% to 99% [all]")
       ->type_name("P%")
-      ->check(percent_text());
+      ->check(percent_text(99));
   command->footer(
       "Settings that are not given stay unchanged. Examples:\n"
       "  itifctl tenant update sentiment --weight 4 --quota-rps 0\n"

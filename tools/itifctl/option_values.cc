@@ -19,16 +19,17 @@ CLI::Validator duration_text() {
       "", "duration");
 }
 
-CLI::Validator percent_text() {
+CLI::Validator percent_text(uint64_t most) {
   return CLI::Validator(
-      [](std::string& text) -> std::string {
+      [most](std::string& text) -> std::string {
         const std::string_view digits =
             std::string_view(text).substr(0, text.ends_with('%') ? text.size() - 1 : text.size());
         const bool is_number =
-            !digits.empty() && digits.size() <= 2 &&
+            !digits.empty() && digits.size() <= 3 &&
             std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-        if (is_number && std::stoul(std::string(digits)) > 0) return "";
-        return fmt::format("'{}' must be a whole number of percent from 1% to 99%", text);
+        const uint64_t percent = is_number ? std::stoul(std::string(digits)) : 0;
+        if (percent >= 1 && percent <= most) return "";
+        return fmt::format("'{}' must be a whole number of percent from 1% to {}%", text, most);
       },
       "", "percent");
 }

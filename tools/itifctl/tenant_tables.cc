@@ -41,7 +41,7 @@ void print_tenant(const json& tenant) {
     facts.add("result", text_cell(tenant, "result_kind"));
     facts.add("max tokens", text_cell(tenant, "max_tokens"));
     facts.add("memory",
-              fmt::format("{} its own, {} shared with its group",
+              fmt::format("{} of weights, shared ones included, and {} of its group's workspace",
                           bytes_cell(tenant, "weight_bytes"), bytes_cell(tenant, "shared_bytes")));
     if (tenant.contains("adapter_bytes")) facts.add("adapter", bytes_cell(tenant, "adapter_bytes"));
   }
