@@ -237,8 +237,9 @@ Status bench_sharing(const BenchOptions& options, Report& report) {
       options.quick ? std::span<const SharingSize>(kQuickSharingSizes) : kSharingSizes;
   for (const StatedSharing& stated : kStatedSharings) report.note(sharing_text(stated));
   for (const SharingSize& size : sizes)
-    report.note(fmt::format("`[…]` beside identical models of {}: GSLICE's {}, of about its size",
-                            size.preset, size.network));
+    report.note(fmt::format("`[…]` beside identical models of {}: GSLICE's {}{}", size.preset,
+                            size.network,
+                            options.quick ? ", a far larger one" : ", of about its size"));
   report.note(
       "GSLICE's memory and instances are of CNTK's processes on a Tesla V100 with 16 GB, with "
       "activations and runtime; ours are of weights alone. Its text says 8 to 10 times as fast "
