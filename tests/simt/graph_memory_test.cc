@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "device_fixture.h"
 #include "runtime.h"
 
@@ -65,6 +66,25 @@ TEST_F(GraphMemory, WarmUpKeepsItsFirstGraphs) {
   EXPECT_EQ(stream_->graphs().kept, 4u);
   EXPECT_EQ(stream_->graphs().failures, 2u);
   EXPECT_EQ(run(0), 1u);
+}
+
+// A warm-up has dozens of graphs, and runs once more when the group's slice changes.
+TEST_F(GraphMemory, OneLineSaysThatItIsUsedUp) {
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(log::reopen());  // standard error is another file
+  for (uint32_t batch = 0; batch < 8; ++batch) {
+    for (uint32_t i = 0; i < kLaunches; ++i)
+      stream_->launch(kernels::ToF32{
+          .x = out_->data(), .out = reinterpret_cast<float*>(out_->data()), .count = 1 + batch});
+    const uint64_t before = simt::counts().launches;
+    ASSERT_TRUE(stream_->warm_up());
+    if (batch >= 4) EXPECT_EQ(simt::counts().launches, before) << "nothing is captured";
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(log::reopen());
+  const size_t first = text.find("memory for CUDA graphs is used up");
+  EXPECT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("CUDA graph", first + 30), std::string::npos) << text;
 }
 
 }  // namespace

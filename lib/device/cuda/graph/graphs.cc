@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "device/cuda/driver/captures.h"
@@ -60,6 +61,10 @@ cudaError_t GraphCache::launch(cudaStream_t stream, const GraphSegment& segment)
 cudaError_t GraphCache::prepare(cudaStream_t stream, const GraphSegment& segment) {
   const uint64_t hash = hash_of(segment.key);
   if (!is_worth_it(segment) || graphs_.contains(hash)) return cudaSuccess;
+  if (budget_->used_bytes() + segment.size() * kNodeBytes > budget_->limit_bytes()) {
+    count_without_room();
+    return cudaSuccess;
+  }
   {
     const std::unique_lock alone(captures());  // loading may synchronise the device
     if (const cudaError_t error = segment.load(stream); error != cudaSuccess)
@@ -110,12 +115,16 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   cudaError_t failure = made != cudaSuccess ? made : ended;
   if (failure == cudaSuccess) failure = instantiate(stream, graph, entry, room);
-  if (failure != cudaSuccess) {
+  if (failure == cudaErrorMemoryAllocation) {
+    entry.exec = nullptr;
+    count_without_room();
+  } else if (failure != cudaSuccess) {
     entry.exec = nullptr;
     ++num_failed_captures_;
     log::warning("no CUDA graph for {} launches of a batch; its kernels launch one by one: {}",
                  segment.size(), cudaGetErrorString(failure));
   }
+  if (entry.exec != nullptr) has_no_room_ = false;
   if (entry.exec != nullptr) entry.kept.assign(segment.kept.begin(), segment.kept.end());
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
@@ -137,6 +146,16 @@ cudaError_t GraphCache::instantiate(cudaStream_t stream, cudaGraph_t captured, G
   else
     budget_->give_back(bytes);
   return made;
+}
+
+// Writes one line until a graph finds room again: a warm-up has dozens of them.
+void GraphCache::count_without_room() {
+  ++num_failed_captures_;
+  if (std::exchange(has_no_room_, true)) return;
+  log::warning(
+      "the device's memory for CUDA graphs is used up: this group has {} and captures no more "
+      "ahead, so that the kernels of its other batches launch one by one",
+      graphs_.size());
 }
 
 // Evicts the least recently used graph. Returns false if there is none.

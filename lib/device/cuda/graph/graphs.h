@@ -94,7 +94,7 @@ class GraphCache {
   cudaError_t launch(cudaStream_t stream, const GraphSegment& segment);
   // Captures a segment without running it; waits for threads that synchronise the device. Loads the
   // code of its launches first. If the capture fails, launch() may try again. If the budget has no
-  // room, that is a failure.
+  // room, that is a failure, and nothing is captured.
   cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
   bool has_graph(const GraphSegment& segment) const;
   // From now on, segments are launched on a stream of `slice`. A graph runs on the slice where it
@@ -120,6 +120,7 @@ class GraphCache {
   cudaError_t capture(cudaStream_t stream, const GraphSegment& segment, Graph& graph, Room room);
   cudaError_t instantiate(cudaStream_t stream, cudaGraph_t captured, Graph& graph, Room room);
   bool evict_other_than(cudaStream_t stream, const Graph* graph);
+  void count_without_room();
   void destroy(Graph& graph);
   Graph& add(cudaStream_t stream, const GraphSegment& segment, uint64_t hash);
   const std::shared_ptr<Budget> budget_;        // all streams of a device share it
@@ -128,6 +129,7 @@ class GraphCache {
   size_t next_seen_ = 0;
   uint32_t slice_ = 0;
   uint64_t turn_ = 0, num_graph_launches_ = 0, num_failed_captures_ = 0;
+  bool has_no_room_ = false;  // as the log says
 };
 
 }  // namespace itif::device::cuda
