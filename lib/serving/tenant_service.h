@@ -297,6 +297,7 @@ class TenantService final : public control::Appliance {
   void use_tables(uint16_t group, plan::CostTables tables);
   std::optional<plan::CostTables> read_tables(uint16_t group) const;
   void use_profiles_of_pool(uint16_t group);
+  Status save_tables(uint16_t group) const;  // errors: those of plan::write_cost_tables()
   Status measure_tables(uint16_t group, const control::Progress& progress,
                         const std::function<bool()>& gives_up);
   bool is_wanted() const { return is_wanted_ && is_wanted_(); }

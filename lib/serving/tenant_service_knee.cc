@@ -1,4 +1,6 @@
 // The knees of the tenant service's groups: throughput by share of the device, measured on demand.
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
 
@@ -12,6 +14,19 @@ namespace itif::serving {
 namespace {
 
 constexpr std::array<uint32_t, 10> kPercents = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
+
+// Makes compute pools that wait sleep early, also if the group is alone. Beside a competitor they
+// do so in any case, and points that were measured differently would make no curve.
+class SleepEarly {
+ public:
+  explicit SleepEarly(device::Device& device) : device_(device) { device_.sleep_early(true); }
+  ~SleepEarly() { device_.sleep_early(false); }
+  SleepEarly(const SleepEarly&) = delete;
+  SleepEarly& operator=(const SleepEarly&) = delete;
+
+ private:
+  device::Device& device_;
+};
 
 }  // namespace
 
@@ -80,6 +95,7 @@ Status TenantService::measure_shares(uint16_t group, runtime::KneeMeter& meter,
                                      const control::Progress& progress) {
   execution::GroupStage& stage = *stages_[group];
   device::Device& device = stage.device();
+  const SleepEarly sleep_early(device);
   MeasureTask task(meter, [this] { return cancelled_.load(); });
   for (const uint32_t percent : kPercents) {
     if (cancelled_.load()) break;
@@ -119,9 +135,11 @@ Status TenantService::measure_knee(uint16_t group, const control::Progress& prog
   std::error_code error;
   std::filesystem::create_directories(profile_dir_, error);
   const std::string path = profile_dir_ + "/" + knee_file_name(profile.device, profile.backbone);
-  if (Status written = write_knee_profile(profile, path); !written)
-    log::warning("the knee of group {} is not saved; a restart forgets it: {}", stage.name(),
-                 written.error().message);
+  if (const Status written = write_knee_profile(profile, path); !written)
+    return fail(
+        written.error().code,
+        fmt::format("the knee of group {} is in use, but not saved: a restart forgets it: {}",
+                    stage.name(), written.error().message));
   return {};
 }
 

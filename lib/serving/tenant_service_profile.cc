@@ -105,8 +105,12 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
   auto tables = read_tables(group);
-  if (!tables) return measure_tables(group, progress, gives_up);
-  use_tables(group, std::move(*tables));
+  if (tables) {
+    use_tables(group, std::move(*tables));
+    return {};
+  }
+  ITIF_TRY(measure_tables(group, progress, gives_up));
+  if (const Status saved = save_tables(group); !saved) log::warning("{}", saved.error().message);
   return {};
 }
 
@@ -154,6 +158,7 @@ void TenantService::measure_missing() {
       log::warning("group {}: its costs cannot be measured: {}", name, ready.error().message);
       continue;
     }
+    if (const Status saved = save_tables(group); !saved) log::warning("{}", saved.error().message);
     const std::string& set = settings_[name].planner;
     const std::string& planner = set.empty() ? default_planner_ : set;
     ready = use_planner(group, planner);
@@ -179,14 +184,21 @@ Status TenantService::measure_tables(uint16_t group, const control::Progress& pr
   if (cancelled_.load()) return fail(Code::kUnavailable, "itifd is stopping");
   if (task.gave_up()) return fail(Code::kUnavailable, "its costs are not measured yet");
   ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
+  use_tables(group, std::move(tables));
+  return {};
+}
+
+Status TenantService::save_tables(uint16_t group) const {
+  const plan::CostTables& tables = *layouts_[group].tables;
   std::error_code error;
   std::filesystem::create_directories(profile_dir_, error);
   const std::string path =
       profile_dir_ + "/" + plan::cost_file_name(tables.device, tables.backbone);
-  if (Status written = plan::write_cost_tables(tables, path); !written)
-    log::warning("the profile of group {} is not saved; the next start measures it again: {}",
-                 stage.name(), written.error().message);
-  use_tables(group, std::move(tables));
+  if (const Status written = plan::write_cost_tables(tables, path); !written)
+    return fail(written.error().code,
+                fmt::format("the profile of group {} is in use, but not saved: the next start "
+                            "measures it again: {}",
+                            stages_[group]->name(), written.error().message));
   return {};
 }
 
@@ -223,10 +235,12 @@ Status TenantService::run_profile(const std::string& group, const control::Progr
     return fail(Code::kUnsupported,
                 fmt::format("the backbone of group '{}' has no GEMMs to profile", group));
   ITIF_TRY(measure_tables(number, progress, [this] { return cancelled_.load(); }));
+  const Status saved = save_tables(number);
   ITIF_TRY(use_planner(number, std::string(layouts_[number].planner)));
   const bool divides_processors =
       stages_[number]->device().info().division == device::Division::kProcessors;
-  return divides_processors && can_measure_knee(number) ? measure_knee(number, progress) : Status();
+  if (divides_processors && can_measure_knee(number)) ITIF_TRY(measure_knee(number, progress));
+  return saved;
 }
 
 }  // namespace itif::serving

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -256,6 +257,8 @@ def test_the_knee_is_measured_drawn_and_kept(tuned):
         rates = [point["requests_per_s"] for point in batch["points"]]
         # The host divides its time: a tenth of it brings much less than all of it.
         assert 0 < rates[0] < 0.5 * rates[-1], batch
+        # On the whole device the group has no competitor; its compute pool must wait as beside one.
+        assert rates[-1] > 0.5 * rates[-2], batch
         assert batch["knee_percent"] in percents
     (kept,) = (tuned.directory / "state" / "profiles").glob("knee-*.json")
     tuned.kill()
@@ -268,6 +271,13 @@ def test_the_knee_is_measured_drawn_and_kept(tuned):
     wait_until(lambda: len(groups(tuned)) == 2, "the tenants are restored", 30)
     with pytest.raises(CtlError, match="has not been measured"):
         tuned.ctl("group", "knee", name)
+    shutil.rmtree(kept.parent)
+    kept.parent.touch()  # no directory: nothing can be saved there
+    with pytest.raises(CtlError, match=f"the knee of group {name} is in use, but not saved: a restart forgets it"):
+        tuned.ctl("group", "knee", name, "--measure")
+    assert tuned.ctl_json("group", "knee", name)["batches"]
+    with pytest.raises(CtlError, match=f"the profile of group {name} is in use, but not saved"):
+        tuned.ctl("profile", "run", name)
     for wrong in ("0", "101", "much"):
         with pytest.raises(CtlError, match="--threshold"):
             tuned.ctl("group", "knee", name, "--threshold", wrong)

@@ -68,9 +68,17 @@ void print_knee(const json& document, bool plots) {
   } else {
     fmt::print("\nRequests/s by share of the device (*: the knee)\n{}", table_of(batches));
   }
-  fmt::print(
-      "\nKnee of the group: {:.0f} %. A larger share brings at most {:.0f} % more throughput.\n",
-      document.value("knee_percent", 0.0), document.value("threshold_percent", 0.0));
+  const double knee = document.value("knee_percent", 0.0);
+  const double threshold = document.value("threshold_percent", 0.0);
+  if (knee < 100)
+    fmt::print(
+        "\nKnee of the group: {:.0f} %. A larger share brings at most {:.0f} % more throughput.\n",
+        knee, threshold);
+  else
+    fmt::print(
+        "\nKnee of the group: 100 %. Every smaller share loses more than {:.0f} % of the "
+        "throughput, or other programs disturbed the measurement.\n",
+        threshold);
 }
 
 }  // namespace
