@@ -36,16 +36,20 @@ tenant::Key make_key(uint16_t epoch) {
   return key;
 }
 
-// Warns if the active version's directories hold the canary by now.
-void warn_of_lost_files(const tenant::Record& record) {
-  const tenant::Version* canary = find_version(record, tenant::VersionState::kCanary);
-  if (canary == nullptr || canary->model_dir != record.model_dir ||
-      canary->base_dir != record.base_dir || canary->contents.digest == record.contents.digest)
-    return;
-  log::warning(
-      "tenant '{}': {} holds its canary, version {}, and no longer version {}, which is active: a "
-      "restart or handover cannot load version {} until its files are put back",
-      record.name, record.model_dir, canary->number, record.version, record.version);
+// Returns why the active version may not be loaded again: a later version was read from the same
+// directories, and they held other contents. Empty: no such version is known.
+std::string lost_files(const tenant::Record& record) {
+  for (const tenant::Version& version : all_versions(record)) {  // newest first
+    if (version.model_dir != record.model_dir || version.base_dir != record.base_dir) continue;
+    if (version.number == record.version || version.contents.digest == record.contents.digest ||
+        version.contents.digest.empty() || record.contents.digest.empty())
+      return "";
+    return fmt::format(
+        "{} held other contents than version {}, which is active, when version {} was installed: "
+        "no restart or handover can load version {} unless its files are put back",
+        record.model_dir, record.version, version.number, record.version);
+  }
+  return "";
 }
 
 // Skips epoch 0 when the count wraps: a header without a key carries 0.
@@ -79,6 +83,7 @@ json document(const tenant::Info& info, bool with_labels) {
   }
   if (r.has_previous_key) out["previous_key_epoch"] = r.previous_key.epoch;
   if (!info.failure.empty()) out["message"] = info.failure;
+  if (std::string lost = lost_files(r); !lost.empty()) out["warning"] = std::move(lost);
   if (info.condition == tenant::Condition::kLoaded) {
     const tenant::LoadedModel& m = *info.model;
     out["group"] = m.group;
@@ -115,6 +120,8 @@ Result<std::string> Tenants::base_dir(const std::string& base) const {
 }
 
 json Tenants::announce(const char* event, const tenant::Info& info) {
+  if (const std::string lost = lost_files(info.record); !lost.empty())
+    log::warning("tenant '{}': {}", info.record.name, lost);
   notify_(
       event,
       {{"id", info.record.id}, {"name", info.record.name}, {"state", tenant::state_name(info)}});
@@ -244,7 +251,6 @@ Result<json> Tenants::run(const UpdateTenant& op, const Progress& progress) {
   ITIF_TRY(change_versions(op, old, next));
   op.settings.apply(next);
   ITIF_ASSIGN(const tenant::Info info, change(old, std::move(next), op.reload, progress));
-  warn_of_lost_files(info.record);
   return announce("tenant.updated", info);
 }
 

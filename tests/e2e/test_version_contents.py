@@ -221,7 +221,9 @@ def test_files_of_a_canary_do_not_become_active(appliance, namespaces, models, c
     added = appliance.add_tenant("reloaded", directory)
     replace(directory, models(seed=2))
     appliance.ctl("tenant", "update", "reloaded", "--reload", "--canary", "10%")
-    assert f"{directory} holds its canary, version 2, and no longer version 1" in appliance.log()
+    lost = f"{directory} held other contents than version 1, which is active, when version 2 was installed"
+    assert lost in appliance.log()
+    assert lost in appliance.ctl_json("tenant", "show", "reloaded")["tenant"]["warning"]
     with connect(namespaces, added) as client:
         with pytest.raises(CtlError, match="'reloaded' cannot be loaded.*version 2, which is the canary"):
             appliance.ctl("handover")
@@ -252,7 +254,8 @@ def test_files_that_were_rolled_back_do_not_become_active(appliance, namespaces,
     added = appliance.add_tenant("returned", directory)
     replace(directory, models(seed=2))
     appliance.ctl("tenant", "update", "returned", "--reload")
-    appliance.ctl("tenant", "rollback", "returned")
+    warned = appliance.ctl("tenant", "rollback", "returned").stderr
+    assert f"warning: {directory} held other contents than version 1, which is active, when version 2 was" in warned
     with connect(namespaces, added) as client:
         assert logits(client)[0] == 1
         if how == "handover":

@@ -288,6 +288,8 @@ int show_changed(const Context& context, const std::expected<json, int>& answer,
     context.print_json(*answer);
   else
     fmt::print("tenant {} {}\n", text_cell((*answer)["tenant"], "name"), done);
+  if ((*answer)["tenant"].contains("warning"))
+    fmt::print(stderr, "itifctl: warning: {}\n", text_cell((*answer)["tenant"], "warning"));
   return kDone;
 }
 

@@ -85,9 +85,14 @@ void add_switch_version(CommandLine& line, CLI::App* tenants, const char* name, 
   command->callback([&context, tenant, op] {
     context.action = [&context, tenant, op] {
       const auto answer = context.call_long(op, {{"tenant", tenant_ref(*tenant)}});
-      const std::string done =
-          answer ? fmt::format("is served by version {}", text_cell((*answer)["tenant"], "version"))
-                 : "";
+      std::string done;
+      if (answer) {
+        const json& changed = (*answer)["tenant"];
+        const std::string version = text_cell(changed, "version");
+        done = changed.value("state", "") == "paused"
+                   ? fmt::format("has version {} now, and is paused", version)
+                   : fmt::format("is served by version {}", version);
+      }
       return show_changed(context, answer, done.c_str());
     };
   });

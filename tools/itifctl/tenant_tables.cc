@@ -26,6 +26,7 @@ void print_tenant(const json& tenant) {
   facts.add("name", text_cell(tenant, "name"));
   facts.add("state", text_cell(tenant, "state"));
   if (tenant.contains("message")) facts.add("why", text_cell(tenant, "message"));
+  if (tenant.contains("warning")) facts.add("warning", text_cell(tenant, "warning"));
   facts.add("model", text_cell(tenant, "model_dir"));
   if (tenant.contains("base_dir")) facts.add("base", text_cell(tenant, "base_dir"));
   facts.add("version",
