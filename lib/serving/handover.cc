@@ -90,6 +90,7 @@ Result<json> ProcessHandover::run(const control::HandOver& operation,
   Result<json> result = process ? run_with(**process, progress, undone)
                                 : Result<json>(std::unexpected(process.error()));
   if (result) {
+    (*result)["binary"] = binary;
     (*process)->release();
     done_.store(true);
     parts_.end();

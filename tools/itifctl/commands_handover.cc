@@ -20,8 +20,9 @@ void add_handover_command(CommandLine& line) {
   CLI::App* command =
       line.app.add_subcommand("handover", "Start a new itifd, which takes over without a pause");
   line.hints[command
-                 ->add_option("--binary", options->binary,
-                              "the program to start [the file of the running itifd]")
+                 ->add_option(
+                     "--binary", options->binary,
+                     "the program to start [the file of the running itifd, without symbolic links]")
                  ->type_name("FILE")] = {ValueHint::Kind::kFile};
   line.hints[command
                  ->add_option("--config", options->config,
@@ -47,7 +48,8 @@ void add_handover_command(CommandLine& line) {
       if (context.globals.json)
         context.print_json(*answer);
       else
-        fmt::print("handed over to process {}\n", answer->value("pid", 0));
+        fmt::print("handed over to process {}, {}\n", answer->value("pid", 0),
+                   answer->value("binary", ""));
       return static_cast<int>(kDone);
     };
   });

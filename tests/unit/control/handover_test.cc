@@ -53,7 +53,7 @@ TEST_F(HandoverTest, NextServerHasTheTenantsAndTheEndpoints) {
     start_beside();
     ITIF_TRY(server_->release());
     ITIF_TRY(next_server_->take_over());
-    return json{{"pid", 1}, {"in_flight", 0}, {"drained", true}};
+    return json{{"pid", 1}, {"in_flight", 0}, {"drained", true}, {"binary", "/usr/bin/itifd"}};
   };
   const auto answer = connected->call("handover", json::object(), kTestTimeoutNs);
   ASSERT_TRUE(answer) << "on the old connection: " << answer.error().error.message;

@@ -23,7 +23,8 @@ constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // of a call; reached only 
 // Succeeds at once, or calls what a test sets.
 struct FakeHandover final : Handover {
   std::function<Result<nlohmann::json>()> body = [] {
-    return nlohmann::json{{"pid", 4711}, {"in_flight", 0}, {"drained", true}};
+    return nlohmann::json{
+        {"pid", 4711}, {"in_flight", 0}, {"drained", true}, {"binary", "/usr/local/bin/itifd"}};
   };
   std::atomic<bool> cancelled{false};
   HandOver asked;
