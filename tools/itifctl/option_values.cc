@@ -25,7 +25,7 @@ CLI::Validator percent_text(uint64_t most) {
         const std::string_view digits =
             std::string_view(text).substr(0, text.ends_with('%') ? text.size() - 1 : text.size());
         const bool is_number =
-            !digits.empty() && digits.size() <= 3 &&
+            !digits.empty() && digits.size() <= 3 && digits[0] != '0' &&
             std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
         const uint64_t percent = is_number ? std::stoul(std::string(digits)) : 0;
         if (percent >= 1 && percent <= most) return "";

@@ -73,6 +73,7 @@ TEST_F(ItifctlTest, NumbersHaveDecimalDigitsOnly) {
   }
   EXPECT_TRUE(appliance_->calls.empty());
   good({"group", "update", "bert-768", "--share", "30", "--weight", "10"});
+  good({"group", "update", "bert-768", "--share", "30%"});
 }
 
 TEST_F(ItifctlTest, EmptyValuesAreNoDefaults) {
@@ -154,7 +155,7 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(knee, "400.0 *")) << knee;
   EXPECT_FALSE(has(knee, "200.0 *")) << knee;
   EXPECT_TRUE(has(knee, "Knee of the group: 100 %")) << knee;
-  EXPECT_TRUE(has(knee, "at most 10 %")) << knee;
+  EXPECT_TRUE(has(knee, "Every smaller share loses more than 10 %")) << knee;
   const std::string drawn = good({"group", "knee", "bert-768", "--plot", "--threshold", "5"});
   EXPECT_TRUE(has(drawn, "1 request of 64 tokens, requests/s\n")) << drawn;
   EXPECT_TRUE(has(drawn, "\n   50 % |" + std::string(48, '#') + " 95.0  <- knee\n")) << drawn;
