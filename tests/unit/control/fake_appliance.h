@@ -188,7 +188,7 @@ class FakeAppliance final : public Appliance, public Documents {
                           {"device", "host bf16: …"},
                           {"backbone", "bert-12x768-12-3072-gelu-1e-12, …"},
                           {"threshold_percent", threshold_percent.value_or(10)},
-                          {"knee_percent", 100.0},
+                          {"knee_percent", threshold_percent.value_or(10) < 50 ? 100.0 : 50.0},
                           {"batches", {batch(1, 50, 95, 100), batch(8, 100, 200, 400)}}};
   }
   Result<nlohmann::json> profile(const std::string& group) const override {

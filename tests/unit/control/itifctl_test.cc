@@ -160,7 +160,9 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(drawn, "1 request of 64 tokens, requests/s\n")) << drawn;
   EXPECT_TRUE(has(drawn, "\n   50 % |" + std::string(48, '#') + " 95.0  <- knee\n")) << drawn;
   EXPECT_TRUE(has(drawn, "\n   50 % |" + std::string(25, '#') + " 200.0\n")) << drawn;
-  EXPECT_TRUE(has(drawn, "at most 5 %")) << drawn;
+  EXPECT_TRUE(has(drawn, "loses more than 5 %")) << drawn;
+  EXPECT_TRUE(has(good({"group", "knee", "bert-768", "--threshold", "60"}),
+                  "Knee of the group: 50 %. A larger share brings at most 60 %"));
   const std::string profile = good({"profile", "show", "bert-768"});
   EXPECT_TRUE(has(profile, "A GEMM of 2304 x 768")) << profile;
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;
