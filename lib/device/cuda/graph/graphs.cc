@@ -124,8 +124,10 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment
     log::warning("no CUDA graph for {} launches of a batch; its kernels launch one by one: {}",
                  segment.size(), cudaGetErrorString(failure));
   }
-  if (entry.exec != nullptr) has_no_room_ = false;
-  if (entry.exec != nullptr) entry.kept.assign(segment.kept.begin(), segment.kept.end());
+  if (entry.exec != nullptr) {
+    has_no_room_ = false;
+    entry.kept.assign(segment.kept.begin(), segment.kept.end());
+  }
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
   return cudaSuccess;
