@@ -31,9 +31,8 @@ struct GroupReport {
   telemetry::GroupLoad load = {};
   telemetry::Verdict verdict = {};
   double requests_per_s = 0;
-  double refused_per_s =
-      0;                  // by the group, for their budgets, by the data plane's limits and quotas
-  double latency_ns = 0;  // mean, from a request's first piece until its response can be sent
+  double refused_per_s = 0;  // also late ones, and by the data plane's limits and quotas
+  double latency_ns = 0;     // mean, from a request's first piece until its response can be sent
   // Mean time of an answer's batch, from its start to its end; 0: nothing was answered.
   double batch_ns = 0;
   double gue = 0;  // telemetry::gue() of requests_per_s and batch_ns
