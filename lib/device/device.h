@@ -203,6 +203,9 @@ class Device {
   // threads of the process want their CPUs for a while, or ends that (false). Each call of the one
   // needs one of the other. Does nothing on devices that do not compute on CPUs. Any thread.
   virtual void sleep_early(bool) noexcept {}
+  // Notes that models are loaded beside batches from now on (true), or no longer (false). Host:
+  // sleep_early(), and streams yield their CPU only to requests, not to the loads. One caller.
+  virtual void set_loading(bool) noexcept {}
 
   // Restarts the device after a fault. Host memory stays registered. REQUIRES: no stream of it
   // exists. Errors: kUnsupported (a host device), kUnavailable (memory in use), kInternal (lost).

@@ -78,7 +78,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
 // Beside loads, a compute pool that spins raises the p99 of requests (device/host/pool_wait.h).
 void TenantService::yield_to_loads(bool loads) noexcept {
   if (loads) yielding_ = &devices_.serving();
-  yielding_->sleep_early(loads);
+  yielding_->set_loading(loads);
 }
 
 TenantService::~TenantService() {

@@ -36,7 +36,10 @@ class HostDevice final : public Device {
   Status register_host_memory(const void*, size_t) override { return {}; }
   void sleep_early(bool early) noexcept override {
     early ? throttle_.hold() : throttle_.release();
-    beside_loads_->store(early, std::memory_order_relaxed);
+  }
+  void set_loading(bool loads) noexcept override {
+    sleep_early(loads);
+    beside_loads_->store(loads, std::memory_order_relaxed);
   }
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
                                               const StreamOptions& options) override;

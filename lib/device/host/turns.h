@@ -41,7 +41,7 @@ class TurnTaker;
 class Turns {
  public:
   // Allocates nothing while at most kMaxStreams wait. `beside_loads`, if given, is true while a
-  // model is being loaded (Device::sleep_early).
+  // model is being loaded (Device::set_loading).
   explicit Turns(const Clock& clock, std::shared_ptr<const std::atomic<bool>> beside_loads = {})
       : clock_(clock), beside_loads_(std::move(beside_loads)) {
     waiting_.reserve(kMaxStreams);
