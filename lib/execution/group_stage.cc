@@ -287,6 +287,10 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.rows.add(figures.num_rows);
     counters_.tenants.add(figures.num_tenants);
     counters_.busy_ns.add(figures.execute_ns);
+    const uint64_t tokens = figures.num_tokens, execute_us = figures.execute_ns / 1000;
+    counters_.tokens_squared.add(tokens * tokens);
+    counters_.tokens_us.add(tokens * execute_us);
+    counters_.us_squared.add(execute_us * execute_us);
     count_turns();
     counters_.share_ask.set(static_cast<uint64_t>(executor_->share_ask()));
     counters_.last_batch_requests.set(figures.num_requests);
@@ -311,12 +315,23 @@ void GroupStage::complete(std::span<request::Request* const> requests) noexcept 
       counters_.answered.add();
       counters_.latency_ns.add(request->done_ns - request->complete_ns);
       counters_.execute_ns.add(request->done_ns - request->chosen_ns);
+      count_objective(request->done_ns - request->complete_ns, request->settings.slo_ns);
     }
     // The ring has room for every context of the worker, so a full ring is a bug.
     CHECK(returns_[request->worker]->push(request));
   }
   for (pipeline::ReturnRing* ring : returns_)
     if (!ring->empty()) ring->bell().ring();
+}
+
+void GroupStage::count_objective(uint64_t latency_ns, uint64_t slo_ns) noexcept {
+  if (slo_ns == 0) return;
+  const double ppm = 1e6 * static_cast<double>(latency_ns) / static_cast<double>(slo_ns);
+  constexpr auto kMost = static_cast<double>(telemetry::ExecutorCounters::kMaxLatencyPpm);
+  const auto counted = static_cast<uint64_t>(std::min(ppm, kMost));
+  counters_.with_objective.add();
+  counters_.latency_ppm.add(counted);
+  counters_.latency_ppm_squared.add(counted * counted);
 }
 
 void GroupStage::running_since(uint64_t begin_ns) noexcept {

@@ -150,6 +150,8 @@ class GroupStage final : private runtime::CompletionSink {
   size_t take_requests() noexcept;
   void note_free(bool has_computed) noexcept;
   void count_turns() noexcept;
+  // Counts the latency of an answered request of a tenant with that objective; 0: none.
+  void count_objective(uint64_t latency_ns, uint64_t slo_ns) noexcept;
   void count_cache() noexcept;
   void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;

@@ -53,10 +53,16 @@ SliceTuner::Reading SliceTuner::read(const GroupStage& stage) noexcept {
   return {.served = c.requests.read(),
           .refused = c.refused.read(),
           .waiting = uint64_t{stage.inbox().num_waiting()} + stage.num_executing(),
-          .answered = c.answered.read(),
-          .latency_ns = c.latency_ns.read(),
+          .with_objective = c.with_objective.read(),
+          .latency_ppm = c.latency_ppm.read(),
+          .latency_ppm_squared = c.latency_ppm_squared.read(),
           .busy_ns = c.busy_ns.read(),
-          .turn_wait_ns = c.turn_wait_ns.read()};
+          .turn_wait_ns = c.turn_wait_ns.read(),
+          .batches = c.batches.read(),
+          .tokens = c.tokens.read(),
+          .tokens_squared = c.tokens_squared.read(),
+          .tokens_us = c.tokens_us.read(),
+          .us_squared = c.us_squared.read()};
 }
 
 void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
@@ -70,14 +76,18 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
   // demand that the group could not serve.
   const double arrived =
       served + since(now.refused, last.refused) + since(now.waiting, last.waiting);
-  const double answered = since(now.answered, last.answered);
+  // Latencies are in relation to each tenant's objective: in ns of the group's objective.
+  const double ppm_ns = 1e-6 * static_cast<double>(control_.slo_ns(group.id));
   slice::Observation seen = {
       .elapsed_ns = now_ns - group.read_ns,
       .arrived = std::max(0.0, arrived),
       .served = served,
       .waiting = static_cast<double>(now.waiting),
       .busy_ns = now.busy_ns - last.busy_ns,
-      .latency_ns = answered > 0 ? since(now.latency_ns, last.latency_ns) / answered : 0,
+      .latencies = {.requests = since(now.with_objective, last.with_objective),
+                    .ns = ppm_ns * since(now.latency_ppm, last.latency_ppm),
+                    .ns_squared =
+                        ppm_ns * ppm_ns * since(now.latency_ppm_squared, last.latency_ppm_squared)},
       .share_percent = group.used_percent,
       .ask = static_cast<slice::Ask>(group.stage->counters().share_ask.read())};
   // On a device whose groups compute in turns, a group has the part of the time in which it had the
@@ -87,6 +97,17 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
     const double waited =
         since(now.turn_wait_ns, last.turn_wait_ns) / static_cast<double>(seen.busy_ns);
     seen.share_percent = 100 * std::clamp(1 - waited, 0.01, 1.0);
+  }
+  // The steps of a group that generates are no batches of whole requests.
+  const bool generates = group.stage->counters().kv_blocks.read() > 0;
+  if (!generates) {
+    seen.batches = {.batches = since(now.batches, last.batches),
+                    .tokens = since(now.tokens, last.tokens),
+                    .tokens_squared = since(now.tokens_squared, last.tokens_squared),
+                    .ns = since(now.busy_ns, last.busy_ns),
+                    .ns_squared = 1e6 * since(now.us_squared, last.us_squared),
+                    .tokens_ns = 1e3 * since(now.tokens_us, last.tokens_us)};
+    seen.max_batch_tokens = group.stage->group().options().max_tokens;
   }
   control_.observe(group.id, seen);
   group.last = now;

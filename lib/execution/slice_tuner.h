@@ -64,8 +64,10 @@ class SliceTuner {
  private:
   struct Reading {
     uint64_t served = 0, refused = 0, waiting = 0;  // requests
-    uint64_t answered = 0, latency_ns = 0;
+    uint64_t with_objective = 0, latency_ppm = 0, latency_ppm_squared = 0;
     uint64_t busy_ns = 0, turn_wait_ns = 0;
+    uint64_t batches = 0, tokens = 0;
+    uint64_t tokens_squared = 0, tokens_us = 0, us_squared = 0;  // Σ over batches
   };
   struct Group {
     uint32_t id;

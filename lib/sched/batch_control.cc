@@ -44,7 +44,7 @@ void BatchControl::ran(const BatchRun& run) noexcept {
     num_misses_ = num_slacks_ = 0;
     return;
   }
-  const auto target_ns = static_cast<double>(run.slo_ns * 2 / 5);
+  const auto target_ns = slice::kBatchAim * static_cast<double>(run.slo_ns);
   const auto execute_ns = static_cast<double>(run.execute_ns);
   const bool is_limited = is_full(run) && tokens_ < max_tokens_;
   const bool is_first = std::exchange(is_first_, false) && adapts();

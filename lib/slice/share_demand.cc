@@ -16,6 +16,9 @@ constexpr double kMarginThresholds = 3;
 // of an overloaded device every minute.
 constexpr double kSurplusThresholds = 2;
 constexpr double kShortThresholds = 4;
+constexpr double kDeviations = 2;  // above the mean: 95 % of exponential latencies are below
+// The line of batch times is trusted up to batches this many times as large as those that ran.
+constexpr double kTrustedGrowth = 4;
 
 }  // namespace
 
@@ -39,15 +42,36 @@ void ShareDemand::set_knee(double knee_percent) noexcept {
 
 void ShareDemand::changed(double share_percent) noexcept {
   share_percent_ = share_percent;
-  served_ = latency_ns_ = busy_ns_ = busy_percent_ns_ = 0;
+  served_ = busy_ns_ = busy_percent_ns_ = 0;
+  latencies_ = {};
+  batch_times_ = {};
   num_observations_ = num_surpluses_ = num_starved_ = 0;
 }
 
-ShareDemand::Residuals ShareDemand::residuals() const noexcept {
+double ShareDemand::late_latency_ns() const noexcept {
+  if (latencies_.requests <= 0) return 0;
+  const double mean_ns = latencies_.ns / latencies_.requests;
+  const double variance = latencies_.ns_squared / latencies_.requests - mean_ns * mean_ns;
+  return mean_ns + kDeviations * std::sqrt(std::max(0.0, variance));
+}
+
+ShareDemand::Residuals ShareDemand::residuals(const Observation& last) const noexcept {
   const double slo_ns = static_cast<double>(slo_ns_);
   const double throughput = served_ / busy_ns_;
-  return {.latency = slo_ns_ == 0 ? 1 : (slo_ns - latency_ns_ / served_) / slo_ns,
-          .throughput = (throughput - arrival_rate()) / arrival_rate()};
+  Residuals seen = {.latency = slo_ns_ == 0 ? 1 : (slo_ns - late_latency_ns()) / slo_ns,
+                    .throughput = (throughput - arrival_rate()) / arrival_rate(),
+                    .token_load = 0};
+  // Without an objective, nothing bounds the latency that larger batches bring.
+  const auto line = slo_ns_ == 0 ? std::nullopt : batch_times_.line();
+  if (!line) return seen;
+  const double token_rate = arrival_rate() * batch_times_.tokens() / served_;
+  const double most_tokens =
+      std::min(last.max_batch_tokens, kTrustedGrowth * batch_times_.tokens_per_batch());
+  seen.token_load = token_rate * line->per_token_ns;
+  const double batch_load =
+      line->fixed_ns * std::max(token_rate / most_tokens, 1 / (kBatchAim * slo_ns));
+  seen.throughput = std::max(seen.throughput, 1 / (seen.token_load + batch_load) - 1);
+  return seen;
 }
 
 void ShareDemand::observe(const Observation& o) noexcept {
@@ -60,15 +84,18 @@ void ShareDemand::observe(const Observation& o) noexcept {
   add(arrived_, o.arrived);
   add(elapsed_ns_, elapsed_ns);
   add(served_, o.served);
-  add(latency_ns_, o.latency_ns * o.served);
+  add(latencies_.requests, o.latencies.requests);
+  add(latencies_.ns, o.latencies.ns);
+  add(latencies_.ns_squared, o.latencies.ns_squared);
   add(busy_ns_, busy_ns);
   add(busy_percent_ns_, busy_ns * (o.share_percent > 0 ? o.share_percent : share_percent_));
+  batch_times_.add(o.batches, kept);
   ++num_observations_;
   if (num_starved_ > 0) return observe_starved();
   if (arrived_ <= 0 || served_ <= 0 || busy_ns_ <= 0) return;
   if (num_observations_ < options_.num_observations && o.ask != Ask::kMore) return;
 
-  const Residuals now = residuals();
+  const Residuals now = residuals(o);
   const double at_percent = std::min(busy_percent_ns_ / busy_ns_, most_percent());
   const double threshold = options_.threshold;
   if (now.latency < -threshold || now.throughput < -threshold || o.ask == Ask::kMore) {
@@ -124,9 +151,10 @@ void ShareDemand::grow(const Residuals& now, double at_percent, Ask ask) noexcep
 double ShareDemand::enough_percent(const Residuals& now, double at_percent) noexcept {
   if (arrival_rate() < kRememberedRate * short_rate_ || at_percent <= short_percent_)
     short_percent_ = short_rate_ = 0;
-  // The least part of the share that still serves the load, and that keeps the objective if latency
-  // is inverse to the share.
-  const double factor = std::max(1 / (1 + now.throughput), 1 - now.latency);
+  // The least part f of the share that still serves the load, and that keeps the objective. Latency
+  // is taken to be inverse to f − load: batches that follow each other take fixed / (f − load).
+  const double latency_part = now.token_load + (1 - now.token_load) * (1 - now.latency);
+  const double factor = std::max(1 / (1 + now.throughput), latency_part);
   const double enough = at_percent * factor * (1 + options_.surplus);
   return std::max(enough, short_percent_ * (1 + kMarginThresholds * options_.threshold));
 }

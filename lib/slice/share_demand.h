@@ -7,7 +7,7 @@
 // it keeps its share. A group without an objective has no residual of latency: throughput decides.
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
-// platform", SoCC 2020, sections 3.2.1 to 3.2.3 and Algorithm 1. Four things differ from the
+// platform", SoCC 2020, sections 3.2.1 to 3.2.3 and Algorithm 1. Five things differ from the
 // algorithm as printed:
 // 1. Its early return tests "residual < threshold", which is also true for large negative
 //    residuals, so an overloaded group would keep its share. Section 3.2.2 describes a threshold
@@ -20,6 +20,8 @@
 //    would be negative.
 // 4. The new share leaves a surplus, 10 %. Without any, requests would queue without bound. With
 //    only the threshold's 5 %, noise of Poisson arrivals is soon a shortfall again.
+// 5. Latency is the mean and two standard deviations. If only the mean met the objective, as in the
+//    paper, a third of the requests would be late.
 //
 // Three rules keep a constant load from moving the share for ever:
 // - A group shrinks only after several observations in a row that allow it.
@@ -27,6 +29,11 @@
 //   rate falls by a quarter, or the group has a surplus there.
 // - A group that has a surplus, or stays short, asks for another share only if that differs by
 //   several thresholds.
+//
+// On a smaller share a group computes larger batches, which cost less per token. A group whose
+// batches follow each other serves just what arrives, whatever its share, so its throughput alone
+// would never show a surplus. Under an objective the times of its batches tell how small a share is
+// enough (residuals()). This is not in the paper, whose groups have batches of one size.
 //
 // A group in which requests wait, and none is served for as many observations, is late by any
 // measure: it asks for twice its share.
@@ -37,6 +44,7 @@
 #include <cstdint>
 
 #include "slice/ask.h"
+#include "slice/batch_times.h"
 
 namespace itif::slice {
 
@@ -52,6 +60,13 @@ struct DemandOptions {
                                   // before the group shrinks
 };
 
+// Sums over answered requests, of the latency that the objective bounds.
+struct LatencySums {
+  double requests = 0;
+  double ns = 0;
+  double ns_squared = 0;
+};
+
 // A group in a period.
 struct Observation {
   uint64_t elapsed_ns = 0;  // length of the period
@@ -63,12 +78,13 @@ struct Observation {
   // Algorithm 1's throughput is work over this time: what the group can serve. Time that the group
   // cannot use between two batches counts.
   uint64_t busy_ns = 0;
-  // Latency of the served requests, as the objective bounds it: of a batch, or with its wait; a
-  // mean or a percentile.
-  double latency_ns = 0;
+  LatencySums latencies = {};
   // The share that the group computed on, lent parts included; 0: its own share.
   double share_percent = 0;
   Ask ask = Ask::kNothing;  // of sched/batch_control.h
+  // The batches that ran; without any, their times are unknown.
+  BatchSums batches = {};
+  double max_batch_tokens = 0;  // of one batch
 };
 
 class ShareDemand {
@@ -80,6 +96,7 @@ class ShareDemand {
   void set_knee(double knee_percent) noexcept;
   void set_objective(uint64_t slo_ns) noexcept { slo_ns_ = slo_ns; }
 
+  uint64_t slo_ns() const noexcept { return slo_ns_; }
   // Returns the share that the group asks for, in percent.
   double percent() const noexcept { return percent_; }
   // Notes that the group computes on `share_percent` from now on. Latency and throughput before it
@@ -92,11 +109,21 @@ class ShareDemand {
   struct Residuals {
     double latency;     // (objective − latency) / objective; without an objective 1
     double throughput;  // (throughput − arrival rate) / arrival rate
+    // The part of the share on which tokens alone, without the fixed cost of batches, keep the
+    // group computing; 0: unknown.
+    double token_load;
   };
 
   double most_percent() const noexcept;
+  // Returns a latency that few requests exceed; 0: none was answered.
+  double late_latency_ns() const noexcept;
   double arrival_rate() const noexcept { return arrived_ / elapsed_ns_; }  // per ns
-  Residuals residuals() const noexcept;
+  // Throughput is that of the largest batches that the group may compute, and that the times of
+  // its batches tell. On the part f of its share, batches of N tokens that follow each other take
+  // T = (fixed + per_token · N) / f, and N = rate · T. So f = load + fixed · rate / N, where load =
+  // rate · per_token. N is bounded by the group's limit, T by the aim, for which f = load + fixed /
+  // aim.
+  Residuals residuals(const Observation& last) const noexcept;
   // Asks for more if nothing has been served for long enough.
   void observe_starved() noexcept;
   // `at_percent`: the share on which the residuals were observed.
@@ -115,9 +142,10 @@ class ShareDemand {
   double elapsed_ns_ = 0;
   // and of those since the last change of share.
   double served_ = 0;
-  double latency_ns_ = 0;  // times work
+  LatencySums latencies_;
   double busy_ns_ = 0;
   double busy_percent_ns_ = 0;  // share times time
+  BatchTimes batch_times_;
   uint32_t num_observations_ = 0;
   uint32_t num_surpluses_ = 0;  // in a row
   uint32_t num_starved_ = 0;    // observations in a row with work, and none done

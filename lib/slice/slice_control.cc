@@ -101,6 +101,11 @@ double SliceControl::demand_percent(uint32_t id) const noexcept {
   return group ? group->demand.percent() : 0;
 }
 
+uint64_t SliceControl::slo_ns(uint32_t id) const noexcept {
+  const Group* group = find(id);
+  return group ? group->demand.slo_ns() : 0;
+}
+
 void SliceControl::set_targets() noexcept {
   for (size_t i = 0; i < groups_.size(); ++i)
     demands_[i] = {.percent = groups_[i].demand.percent(), .weight = groups_[i].weight};

@@ -61,6 +61,8 @@ class SliceControl {
   // Returns a group's share and its demand, in percent; 0: no such group.
   double share_percent(uint32_t id) const noexcept;
   double demand_percent(uint32_t id) const noexcept;
+  // Returns a group's objective; 0: it has none, or there is no such group.
+  uint64_t slo_ns(uint32_t id) const noexcept;
   size_t num_groups() const noexcept { return groups_.size(); }
   double device_percent() const noexcept { return options_.device_percent; }
 

@@ -119,9 +119,18 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter refused;         // requests that the executor ended with a status
   Counter answered;        // requests that ended with a result
   Counter latency_ns;      // Σ over these, from the last piece of the request to its result
+  Counter with_objective;  // of the answered, those of tenants with a latency objective
+  // Σ over these of latency / objective, in millionths, at most kMaxLatencyPpm each, and its square
+  // (in square millionths).
+  Counter latency_ppm;
+  Counter latency_ppm_squared;
+  static constexpr uint64_t kMaxLatencyPpm = 2'000'000;  // so that no outlier decides
   Counter execute_ns;      // Σ over these, from the start of the batch to its end
   Counter busy_ns;         // time in batches; the device's own measurement if it has one
   Counter turn_wait_ns;    // part of busy_ns in which batches waited for the device's other groups
+  Counter tokens_squared;  // Σ over batches, as the next two; their time is that of busy_ns
+  Counter tokens_us;       // tokens times time
+  Counter us_squared;      // time squared
   Counter intake_ns;       // time of the group's thread in taking requests in
   Gauge share_ask;         // slice::Ask: what batch control asks of the group's share
   Gauge queued;            // requests waiting

@@ -16,11 +16,18 @@ constexpr uint64_t kMs = 1'000'000, kSecond = 1000 * kMs;
 // A second in which `rate` requests arrived, at a throughput and a latency.
 inline Observation second(double rate, double throughput, double latency_ms) {
   const double served = std::min(rate, throughput);
-  return {.elapsed_ns = kSecond,
-          .arrived = rate,
-          .served = served,
-          .busy_ns = static_cast<uint64_t>(1e9 * served / throughput),
-          .latency_ns = latency_ms * 1e6};
+  return {
+      .elapsed_ns = kSecond,
+      .arrived = rate,
+      .served = served,
+      .busy_ns = static_cast<uint64_t>(1e9 * served / throughput),
+      .latencies = {served, served * latency_ms * 1e6, served * latency_ms * latency_ms * 1e12}};
+}
+
+inline void add(LatencySums& sums, double ns) {
+  ++sums.requests;
+  sums.ns += ns;
+  sums.ns_squared += ns * ns;
 }
 
 // A model whose throughput rises with the share up to a knee. Latency is batch / throughput.
@@ -53,24 +60,79 @@ class SimulatedGroup {
       ++o.arrived;
       if (waiting_.size() < kMaxWaiting) waiting_.push_back(next_ns_);
     }
-    double latency_ns = 0;
     while (!waiting_.empty() && std::max(waiting_.front(), free_ns_) < end_ns) {
       free_ns_ = std::max(waiting_.front(), free_ns_) + service_ns;
-      latency_ns += free_ns_ - waiting_.front();
+      add(o.latencies, free_ns_ - waiting_.front());
       waiting_.pop_front();
       ++o.served;
     }
     o.busy_ns = static_cast<uint64_t>(service_ns * o.served);
-    if (o.served > 0) o.latency_ns = latency_ns / o.served;
     control.observe(model_.id, o);
     now_ns_ = end_ns;
-    return o.latency_ns;
+    return o.served > 0 ? o.latencies.ns / o.served : 0;
   }
 
  private:
   static constexpr size_t kMaxWaiting = 1000;
 
   AnalyticGroup model_;
+  Random random_;
+  std::deque<double> waiting_;  // arrival times
+  double now_ns_ = 0, next_ns_ = 0, free_ns_ = 0;
+};
+
+// A group whose batches take fixed + per request · N on the whole device, and longer in proportion
+// on a share of it. Requests of one token arrive at random. A batch takes all that wait, but no
+// more than fit the aim of its time.
+class BatchingGroup {
+ public:
+  struct Model {
+    double rate;  // of arrivals, per second
+    double fixed_ms, per_request_ms;
+    double slo_ms;
+  };
+  BatchingGroup(const Model& model, uint64_t seed) : model_(model), random_(seed) {}
+
+  // Simulates a second on `percent` of the device.
+  Observation run(double percent) {
+    constexpr double kNoise = 0.02;
+    const double end_ns = now_ns_ + 1e9;
+    Observation o{.elapsed_ns = kSecond, .share_percent = percent, .max_batch_tokens = 256};
+    double busy_ns = 0;
+    while (true) {
+      free_ns_ = std::max(free_ns_, next_ns_ < free_ns_ || !waiting_.empty() ? 0 : next_ns_);
+      if (free_ns_ >= end_ns) break;
+      for (; next_ns_ <= free_ns_; next_ns_ += 1e9 * random_.exponential() / model_.rate) {
+        waiting_.push_back(next_ns_);
+        ++o.arrived;
+      }
+      const double aim_ms = kBatchAim * model_.slo_ms * percent / 100;
+      const double most = std::max(1.0, (aim_ms - model_.fixed_ms) / model_.per_request_ms);
+      const auto size = std::min(waiting_.size(), static_cast<size_t>(std::min(most, 256.0)));
+      const auto n = static_cast<double>(size);
+      const double ms = (model_.fixed_ms + model_.per_request_ms * n) * 100 / percent;
+      const double batch_ns = 1e6 * ms * (1 + kNoise * random_.normal());
+      free_ns_ += batch_ns;
+      busy_ns += batch_ns;
+      for (size_t i = 0; i < size; ++i) add(o.latencies, free_ns_ - waiting_[i]);
+      waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
+      o.served += n;
+      BatchSums& sums = o.batches;
+      sums.batches += 1;
+      sums.tokens += n;
+      sums.tokens_squared += n * n;
+      sums.ns += batch_ns;
+      sums.ns_squared += batch_ns * batch_ns;
+      sums.tokens_ns += n * batch_ns;
+    }
+    o.busy_ns = static_cast<uint64_t>(busy_ns);
+    o.waiting = static_cast<double>(waiting_.size());
+    now_ns_ = end_ns;
+    return o;
+  }
+
+ private:
+  Model model_;
   Random random_;
   std::deque<double> waiting_;  // arrival times
   double now_ns_ = 0, next_ns_ = 0, free_ns_ = 0;

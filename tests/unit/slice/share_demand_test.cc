@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "groups.h"
 
 namespace itif::slice {
@@ -188,6 +190,65 @@ TEST(ShareDemand, BeingGivenLessDoesNotLowerTheDemand) {
   group.changed(10);
   for (int i = 0; i < 10; ++i) group.observe(second(60, 58, 900));
   EXPECT_EQ(group.percent(), asked);
+}
+
+// Batches that follow each other serve what arrives on any share that suffices. The demand must
+// come down to the least share that keeps the objective, from wherever the group is observed.
+TEST(ShareDemand, LargerBatchesShowTheSurplusOfAGroupThatAlwaysComputes) {
+  constexpr BatchingGroup::Model kModel{
+      .rate = 500, .fixed_ms = 8, .per_request_ms = 0.4, .slo_ms = 50};
+  // By hand: 0.2 of the device for requests, 8 / 20 for a batch in the aim of 20 ms.
+  constexpr double kNeededPercent = 60;
+  for (const double lent_percent : {100.0, 90.0, 80.0}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      BatchingGroup batches(kModel, seed);
+      ShareDemand group({}, 0, 50 * kMs);
+      group.changed(lent_percent);
+      for (int i = 0; i < 60; ++i) group.observe(batches.run(lent_percent));
+      EXPECT_GT(group.percent(), kNeededPercent) << lent_percent << " % seed " << seed;
+      EXPECT_LT(group.percent(), 1.25 * kNeededPercent) << lent_percent << " % seed " << seed;
+    }
+  }
+}
+
+// The share that it comes to is enough, and it stays there.
+TEST(ShareDemand, TheShareOfAGroupThatAlwaysComputesSettles) {
+  for (const BatchingGroup::Model& model :
+       {BatchingGroup::Model{500, 8, 0.4, 50}, BatchingGroup::Model{2000, 2, 0.2, 50},
+        BatchingGroup::Model{100, 10, 2, 100}, BatchingGroup::Model{50, 1, 10, 100}}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      BatchingGroup batches(model, seed);
+      ShareDemand group({}, 0, static_cast<uint64_t>(model.slo_ms * 1e6));
+      double percent = 100;
+      int num_late_changes = 0;
+      double served = 0, latency_ns = 0;
+      group.changed(percent);
+      for (int i = 0; i < 600; ++i) {
+        const Observation seen = batches.run(percent);
+        if (i >= 100) {
+          served += seen.served;
+          latency_ns += seen.latencies.ns;
+        }
+        group.observe(seen);
+        if (i % 10 != 9 || std::abs(group.percent() - percent) < 0.05 * percent) continue;
+        percent = group.percent();
+        group.changed(percent);
+        num_late_changes += i >= 100;
+      }
+      EXPECT_LE(num_late_changes, 3) << model.rate << " seed " << seed;
+      EXPECT_GT(served, 0.97 * 500 * model.rate);
+      EXPECT_LT(latency_ns / served, 1e6 * model.slo_ms);
+    }
+  }
+}
+
+// Without an objective, nothing says how late the answers of larger batches may be.
+TEST(ShareDemand, WithoutAnObjectiveBatchTimesDoNotCount) {
+  BatchingGroup batches({.rate = 500, .fixed_ms = 8, .per_request_ms = 0.4, .slo_ms = 50}, 1);
+  ShareDemand group({}, 0, 0);
+  group.changed(90);
+  for (int i = 0; i < 60; ++i) group.observe(batches.run(90));
+  EXPECT_GT(group.percent(), 85);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST(SliceControl, BurstsGrowSharesButRarely) {
     EXPECT_LE(num_late_changes, 5) << "seed " << seed;
     EXPECT_LE(num_late, 3 * 3000 / 50) << "seed " << seed;
     for (const AnalyticGroup& model : models)
-      EXPECT_LE(model.throughput(control.share_percent(model.id)), 1.8 * model.rate);
+      EXPECT_LE(model.throughput(control.share_percent(model.id)), 2.5 * model.rate);
   }
 }
 
@@ -145,13 +145,13 @@ TEST(SliceControl, SharesSettleWhileAnIdlePartIsLent) {
                         .arrived = 30,
                         .served = 30,
                         .busy_ns = 75 * kMs,
-                        .latency_ns = 2e6,
+                        .latencies = {30, 30 * 2e6, 30 * 4e12},
                         .share_percent = 85});
     control.observe(1, {.elapsed_ns = kSecond / 2,
                         .arrived = 53,
                         .served = 53,
                         .busy_ns = kSecond / 2,
-                        .latency_ns = 256e6,
+                        .latencies = {53, 53 * 256e6, 53 * 65536e12},
                         .share_percent = 91});
     control.decide(i * kSecond / 2);
     if (i > 30) shares.push_back(control.share_percent(0));
