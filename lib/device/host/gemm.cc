@@ -85,10 +85,12 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
     ladder->last_rung =
         std::max(ladder->last_rung, rung_of(std::min(max_rows, call_rows(state_->types))));
     state_->add_rungs(*ladder);
+    const size_t out_bytes = shape.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations);
     if (state_->num_threads > 1)
+      raise(state_->staging_bytes, size_t{kConcurrentRows} * shape.n * out_bytes);
+    if (ladder->parts.count > 1)
       raise(state_->staging_bytes,
-            size_t{kConcurrentRows} * shape.n *
-                (shape.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations)));
+            size_t{kMaxPartRows} * (shape.n / ladder->parts.count) * out_bytes);
     return GemmHandle(ladder);
   } catch (const std::exception& error) {
     return no_gemm(state_->types, shape, error);

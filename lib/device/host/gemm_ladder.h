@@ -18,6 +18,7 @@ namespace itif::device {
 
 inline constexpr uint32_t kFineRungs = 4;  // 1, 2, 4, 8
 inline constexpr uint32_t kStep = kRowSlack + 1;
+inline constexpr uint32_t kMaxPartRows = 128;  // of a part of the columns
 inline constexpr uint32_t kNumRungs = kFineRungs + kMaxCallRows / kStep;
 
 constexpr uint32_t rung_of(uint32_t rows) {
@@ -66,6 +67,16 @@ struct Rungs {
   }
 };
 
+struct Ladder;
+
+// Equal parts of a weight's columns, each as a GEMM of its own. With company, a large GEMM runs in
+// such parts (gemm_runner.cc): in parts of its rows it would read all of the weight for each.
+struct ColumnParts {
+  uint32_t count = 1;       // 1: the weight is small, or oneDNN has no fast GEMM for parts of it
+  size_t weight_bytes = 0;  // from a part of the packed weight to the next
+  std::unique_ptr<Ladder> ladder;  // n: columns of a part; rungs up to kMaxPartRows
+};
+
 // The primitives of one (n, k, has_bias, f32_out).
 struct Ladder final : kernels::PreparedGemm {
   explicit Ladder(uint32_t num_threads) : by_threads(num_threads + 1) {}
@@ -76,6 +87,7 @@ struct Ladder final : kernels::PreparedGemm {
   bool f32_out = false;
   dnnl::memory::desc weights;  // the same layout for every rung
   uint32_t last_rung = 0;      // the largest that a group needs
+  ColumnParts parts;
   // Primitives for [n] threads; null: no stream computes with n threads. [1] also serves the tasks
   // of concurrent ranges. An element does not change once a stream may use it.
   std::vector<std::unique_ptr<Rungs>> by_threads;
@@ -112,6 +124,7 @@ struct GemmState {
   void add_rungs(Ladder& ladder);
 
  private:
+  void add_column_parts(Ladder& ladder);
   void add_rungs(Ladder& ladder, uint32_t last, uint32_t max_threads);
   dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
                                         const dnnl::memory::desc& weights);

@@ -32,12 +32,12 @@ class Executor {
     for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, engine, nullptr);
   }
 
-  // Computes out[0, rows of the rung) = a · Wᵀ with the slot's W. Throws.
-  void run(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, const std::byte* a,
+  // Computes out[0, rows of the rung) = a · Wᵀ with W at `weight`. `bias`: null without one. Throws.
+  void run(const Rung& rung, const std::byte* a, std::byte* weight, std::byte* bias,
            std::byte* out) {
     if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);
     handles_[kA].set_data_handle(const_cast<std::byte*>(a));
-    handles_[kWeights].set_data_handle(args.weights.at(slot));
+    handles_[kWeights].set_data_handle(weight);
     handles_[kOut].set_data_handle(out);
     std::array<dnnl_exec_arg_t, kNumHandles> list = {{
         {DNNL_ARG_SRC, handles_[kA].get()},
@@ -47,8 +47,8 @@ class Executor {
         {DNNL_ARG_BIAS, handles_[kBias].get()},
     }};
     int count = 4;
-    if (args.bias.base != nullptr) {
-      handles_[kBias].set_data_handle(args.bias.at(slot));
+    if (bias != nullptr) {
+      handles_[kBias].set_data_handle(bias);
       count = 5;
     }
     dnnl::error::wrap_c_api(
@@ -73,7 +73,7 @@ class Executor {
   dnnl::stream stream_;
   std::array<dnnl::memory, kNumHandles> handles_;
   std::vector<std::byte> scratch_;
-  std::vector<std::byte> staging_;  // output of tasks with fewer rows than their rung
+  std::vector<std::byte> staging_;  // output whose rows lie elsewhere in `out`, or not in it
 };
 
 class DnnlRunner final : public GemmLibrary::Runner {
@@ -116,12 +116,16 @@ class DnnlRunner final : public GemmLibrary::Runner {
   }
 
  private:
+  // Rows of a GEMM, in one part of its columns.
   struct Task {
     const kernels::GroupedGemm* gemm = nullptr;
     uint32_t row = 0;
     uint32_t num_rows = 0;
     uint32_t slot = 0;
-    uint64_t products = 0;
+    uint32_t part = 0;
+    uint32_t num_parts = 1;  // 1: all columns; else ColumnParts::count
+    uint32_t columns() const { return gemm->n / num_parts; }
+    double products() const { return 1.0 * num_rows * columns() * gemm->k; }
   };
 
   static const Ladder& ladder_of(const kernels::GroupedGemm& args) {
@@ -152,11 +156,38 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return static_cast<const std::byte*>(args.a) +
            row * args.k * dtype_bytes(state_->types.activations);
   }
-  size_t output_row_bytes(const kernels::GroupedGemm& args) const {
-    return args.n * (args.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations));
+  size_t output_bytes(const kernels::GroupedGemm& args, size_t elements) const {
+    return elements * (args.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations));
   }
   std::byte* output(const kernels::GroupedGemm& args, size_t row) const {
-    return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);
+    return static_cast<std::byte*>(args.out) + output_bytes(args, row * args.n);
+  }
+
+  // The primitive of a task on up to so many threads; null: none was prepared.
+  static const Rung* rung_for(const Task& task, uint32_t max_threads) {
+    const Ladder& whole = ladder_of(*task.gemm);
+    const Ladder& ladder = task.num_parts == 1 ? whole : *whole.parts.ladder;
+    return ladder.by_threads[max_threads]->of(task.num_rows);
+  }
+  // Runs a task's primitive. May write rows past the task, up to those of the rung, if it has all
+  // columns and `keeps_rows` is false. Throws.
+  void run_task(Executor& executor, const Rung& rung, const Task& task, bool keeps_rows) {
+    const kernels::GroupedGemm& args = *task.gemm;
+    const uint32_t rows = rung_rows(rung_of(task.num_rows)), columns = task.columns();
+    std::byte* const weight =
+        args.weights.at(task.slot) + task.part * ladder_of(args).parts.weight_bytes;
+    std::byte* const bias = args.bias.base == nullptr
+                                ? nullptr
+                                : args.bias.at(task.slot) + task.part * columns * sizeof(float);
+    std::byte* const out = output(args, task.row);
+    const bool is_direct = task.num_parts == 1 && (!keeps_rows || rows == task.num_rows);
+    const size_t row_bytes = output_bytes(args, columns);
+    std::byte* const to = is_direct ? out : executor.staging(rows * row_bytes);
+    executor.run(rung, input(args, task.row), weight, bias, to);
+    if (is_direct) return;
+    for (uint32_t i = 0; i < task.num_rows; ++i)
+      std::memcpy(out + output_bytes(args, size_t{i} * args.n + task.part * columns),
+                  to + i * row_bytes, row_bytes);
   }
 
   // Runs planned calls in their order, which is that of their rows. REQUIRES: have_same_calls().
@@ -182,32 +213,47 @@ class DnnlRunner final : public GemmLibrary::Runner {
     if (rows >= kMaxCallRows) return kMaxCallRows;
     return std::max(TurnTaker::kMinPartRows, static_cast<uint32_t>(rows) / kStep * kStep);
   }
+  // Returns the parts of columns in which rows of a GEMM run; 1: all columns at once, because the
+  // rows fit one turn, or nobody else wants it.
+  uint32_t num_parts(const kernels::GroupedGemm& args, uint32_t num_rows) const {
+    if (turns_ == nullptr) return 1;
+    const double rows = std::max(num_rows, TurnTaker::kMinPartRows);
+    const bool fits = turns_->part_units(pace_) >= rows * args.n * args.k;
+    return fits ? 1 : ladder_of(args).parts.count;
+  }
 
   Status run_sequentially(const kernels::GroupedGemm& args) {
-    const double row_products = static_cast<double>(args.n) * args.k;
     for (const kernels::RowRange& range : args.ranges) {
-      const uint32_t end = range.first_row + range.num_rows;
-      for (uint32_t row = range.first_row; row < end;) {
-        const uint32_t rows =
-            std::min({end - row, call_rows(state_->types), part_rows(row_products)});
-        const Rung* rung = ladder_of(args).by_threads[num_threads_]->of(rows);
-        if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
-        omp_set_num_threads(static_cast<int>(rung->num_threads));
-        if (turns_) turns_->begin_part();
-        executors_[0].run(*rung, args, range.slot, input(args, row), output(args, row));
-        if (turns_) turns_->end_part(pace_, row_products * rows);
-        row += rows;
-      }
+      Task task{.gemm = &args,
+                .row = range.first_row,
+                .num_rows = 0,
+                .slot = range.slot,
+                .part = 0,
+                .num_parts = num_parts(args, range.num_rows)};
+      // By rows within a part, so that its weight stays in the cache.
+      for (; task.part < task.num_parts; ++task.part) ITIF_TRY(run_rows(task, range));
+    }
+    return {};
+  }
+  Status run_rows(Task task, const kernels::RowRange& range) {
+    const double row_products = 1.0 * task.columns() * task.gemm->k;
+    const uint32_t most = task.num_parts == 1 ? call_rows(state_->types) : kMaxPartRows;
+    const uint32_t end = range.first_row + range.num_rows;
+    for (; task.row < end; task.row += task.num_rows) {
+      task.num_rows = std::min({end - task.row, most, part_rows(row_products)});
+      const Rung* rung = rung_for(task, num_threads_);
+      if (rung == nullptr) return not_prepared({task.gemm->n, task.gemm->k}, task.num_rows);
+      omp_set_num_threads(static_cast<int>(rung->num_threads));
+      if (turns_) turns_->begin_part();
+      run_task(executors_[0], *rung, task, false);
+      if (turns_) turns_->end_part(pace_, task.products());
     }
     return {};
   }
 
   // Returns the most rows of a concurrent task, if each thread runs one before others may have the
   // turn.
-  uint32_t part_task_rows(std::span<const kernels::GroupedGemm> all) const {
-    double row_products = 0;
-    for (const kernels::GroupedGemm& args : all)
-      row_products = std::max(row_products, static_cast<double>(args.n) * args.k);
+  uint32_t part_task_rows(double row_products) const {
     const double rows =
         turns_ ? turns_->part_units(concurrent_pace_) / (row_products * num_threads_) : UINT32_MAX;
     if (rows >= kMaxCallRows) return kMaxCallRows;
@@ -220,30 +266,53 @@ class DnnlRunner final : public GemmLibrary::Runner {
         turns_ ? turns_->part_units(concurrent_pace_) : std::numeric_limits<double>::infinity();
     size_t end = first;
     products = 0;
-    do products += static_cast<double>(tasks_[end++].products);
+    do products += tasks_[end++].products();
     while (end < tasks_.size() && (end - first < num_threads_ || products < most));
     return end;
   }
 
-  // Runs the largest tasks first, so that threads end at about the same time.
-  Status run_concurrently(std::span<const kernels::GroupedGemm> all) {
+  // With company, tasks have all parts of columns that a GEMM has.
+  Status add_tasks(std::span<const kernels::GroupedGemm> all) {
     tasks_.clear();
     partitioner_.clear();
-    for (const kernels::GroupedGemm& args : all) partitioner_.add(args.ranges);
-    const uint32_t task_rows = std::min(partitioner_.partition().task_rows, part_task_rows(all));
+    const bool by_parts = turns_ != nullptr && turns_->has_company();
+    const auto num_parts = [by_parts](const kernels::GroupedGemm& args) {
+      return by_parts ? ladder_of(args).parts.count : 1;
+    };
+    double row_products = 0;
+    uint32_t most_parts = 1;
+    for (const kernels::GroupedGemm& args : all) {
+      partitioner_.add(args.ranges);
+      const uint32_t parts = num_parts(args);
+      row_products = std::max(row_products, 1.0 * args.n / parts * args.k);
+      most_parts = std::max(most_parts, parts);
+    }
+    const uint32_t task_rows =
+        std::min({partitioner_.partition().task_rows, part_task_rows(row_products),
+                  most_parts == 1 ? kMaxCallRows : kMaxPartRows});
     for (const kernels::GroupedGemm& args : all)
       for (const kernels::RowRange& range : args.ranges)
         for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
-          const uint32_t rows = std::min(range.num_rows - row, task_rows);
-          if (ladder_of(args).by_threads[1]->of(rows) == nullptr)
-            return not_prepared({args.n, args.k}, rows);
-          tasks_.push_back(
-              {&args, range.first_row + row, rows, range.slot, uint64_t{rows} * args.n * args.k});
+          Task task{.gemm = &args,
+                    .row = range.first_row + row,
+                    .num_rows = std::min(range.num_rows - row, task_rows),
+                    .slot = range.slot,
+                    .part = 0,
+                    .num_parts = num_parts(args)};
+          if (rung_for(task, 1) == nullptr) return not_prepared({args.n, args.k}, task.num_rows);
+          for (; task.part < task.num_parts; ++task.part) tasks_.push_back(task);
         }
-    // stable_sort would allocate.
+    // The largest first, so that threads end at about the same time. stable_sort would allocate.
     std::ranges::sort(tasks_, [](const Task& a, const Task& b) {
-      return std::tie(b.products, a.gemm, a.row) < std::tie(a.products, b.gemm, b.row);
+      const double a_products = a.products(), b_products = b.products();
+      return std::tie(b_products, a.gemm, a.part, a.row) <
+             std::tie(a_products, b.gemm, b.part, b.row);
     });
+    return {};
+  }
+
+  Status run_concurrently(std::span<const kernels::GroupedGemm> all) {
+    ITIF_TRY(add_tasks(all));
     std::atomic<const kernels::GroupedGemm*> failed_gemm{nullptr};
     for (size_t first = 0, end = 0; first < tasks_.size(); first = end) {
       double products = 0;
@@ -253,7 +322,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
       for (size_t i = first; i < end; ++i) {
         const Task& task = tasks_[i];
         try {
-          run_task(executors_[static_cast<size_t>(omp_get_thread_num())], task);
+          run_task(executors_[static_cast<size_t>(omp_get_thread_num())], *rung_for(task, 1), task,
+                   true);
         } catch (const std::exception&) {  // must not leave the parallel region
           failed_gemm.store(task.gemm, std::memory_order_relaxed);
         }
@@ -262,17 +332,6 @@ class DnnlRunner final : public GemmLibrary::Runner {
     }
     if (const auto* args = failed_gemm.load()) return failed(*args, "on one of several threads");
     return {};
-  }
-
-  void run_task(Executor& executor, const Task& task) {
-    const kernels::GroupedGemm& args = *task.gemm;
-    const Rung& rung = *ladder_of(args).by_threads[1]->of(task.num_rows);
-    const uint32_t rows = rung_rows(rung_of(task.num_rows));
-    const size_t row_bytes = output_row_bytes(args);
-    std::byte* out = output(args, task.row);
-    std::byte* to = rows == task.num_rows ? out : executor.staging(rows * row_bytes);
-    executor.run(rung, args, task.slot, input(args, task.row), to);
-    if (to != out) std::memcpy(out, to, task.num_rows * row_bytes);
   }
 
   std::shared_ptr<GemmState> state_;

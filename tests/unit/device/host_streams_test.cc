@@ -102,6 +102,71 @@ TEST_F(HostStreams, ComputeInTurns) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// With company, a GEMM of a large weight runs in parts of its columns.
+TEST_F(HostStreams, LargeGemmsInPartsGiveTheSameResult) {
+  constexpr GemmShape kLarge{.n = 1536, .k = 512, .has_bias = true};
+  constexpr uint32_t kSlots = 2;
+  const std::vector<kernels::RowRange> ranges = {{0, 1, 0}, {1, 300, 1}, {301, 37, 0}};
+  const uint32_t rows = 338 + device_->row_slack();
+  const auto a = device_->allocate(size_t{rows} * kLarge.k * sizeof(float)).value();
+  const auto out = device_->allocate(size_t{rows} * kLarge.n * sizeof(float)).value();
+  const size_t packed_bytes = device_->packed_bytes(kLarge).value();
+  const size_t bias_bytes = kLarge.n * sizeof(float);
+  const auto weights = device_->allocate(kSlots * packed_bytes).value();
+  const auto bias = device_->allocate(kSlots * bias_bytes).value();
+  Random random(7);
+  const auto fill = [&](void* values, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      static_cast<float*>(values)[i] = static_cast<float>(random.below(9)) - 4;
+  };
+  fill(a->data(), size_t{rows} * kLarge.k);
+  fill(bias->data(), kSlots * kLarge.n);
+  std::vector<float> weight(size_t{kLarge.n} * kLarge.k);
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    fill(weight.data(), weight.size());
+    const TensorView view{.data = reinterpret_cast<const std::byte*>(weight.data()),
+                          .dtype = DType::kF32,
+                          .shape = {kLarge.n, kLarge.k}};
+    ASSERT_TRUE(device_->pack(kLarge, {&view, 1}, weights->data() + slot * packed_bytes));
+  }
+  const GemmHandle prepared = device_->prepare(kLarge, rows).value();
+  const auto compute = [&](Stream& stream, kernels::GemmMode mode) {
+    std::memset(out->data(), 0, size_t{rows} * bias_bytes);
+    stream.launch(kernels::GroupedGemm{.a = a->data(),
+                                       .weights = {weights->data(), packed_bytes},
+                                       .bias = {bias->data(), bias_bytes},
+                                       .out = out->data(),
+                                       .n = kLarge.n,
+                                       .k = kLarge.k,
+                                       .ranges = ranges,
+                                       .schedule = mode,
+                                       .prepared = prepared.get()});
+    EXPECT_TRUE(stream.synchronize());
+    std::vector<float> values(size_t{338} * kLarge.n);
+    std::memcpy(values.data(), out->data(), values.size() * sizeof(float));
+    return values;
+  };
+  const auto stream = device_->make_stream({}, {.share = {.percent = 50}}).value();
+  const auto expected = compute(*stream, kernels::GemmMode::kSequential);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    const Operands operands = make_operands(1);
+    const auto company = device_->make_stream({}, {.share = {.percent = 50}}).value();
+    while (!stop.load()) {
+      launch(*company, operands);
+      ASSERT_TRUE(company->synchronize());
+    }
+  });
+  for (int i = 0; i < 20; ++i)
+    for (const auto mode : {kernels::GemmMode::kSequential, kernels::GemmMode::kConcurrent})
+      ASSERT_EQ(compute(*stream, mode), expected) << i;
+  auto* const turns = dynamic_cast<TurnTaking*>(stream.get());
+  ASSERT_NE(turns, nullptr);
+  EXPECT_GT(turns->turn_wait_ns(), 0u) << "it had company";
+  stop.store(true);
+  other.join();
+}
+
 // With company, an operator on rows runs in parts that start and end within ranges.
 TEST_F(HostStreams, RowsInPartsGiveTheSameResult) {
   constexpr uint32_t kAllRows = 20'000, kWidth = 256;
