@@ -133,7 +133,7 @@ void ShareDemand::grow(const Residuals& now, double at_percent, Ask ask) noexcep
   // 1 + (latency − objective) / latency: at most doubles the share, since a queue in front of an
   // overloaded group makes latencies of any length.
   if (is_late) factor = std::max(factor, 1 - now.latency / (1 - now.latency));
-  double wanted = at_percent * factor * (1 + options_.surplus);
+  double wanted = at_percent * factor * (1 + surplus());
   // Being given less must not lower the demand of a group that is late. Else, of two late groups,
   // the one of larger weight would get more with each division.
   if (is_late && share_percent_ < percent_) wanted = std::max(wanted, percent_);
@@ -155,7 +155,7 @@ double ShareDemand::enough_percent(const Residuals& now, double at_percent) noex
   // is taken to be inverse to f − load: batches that follow each other take fixed / (f − load).
   const double latency_part = now.token_load + (1 - now.token_load) * (1 - now.latency);
   const double factor = std::max(1 / (1 + now.throughput), latency_part);
-  const double enough = at_percent * factor * (1 + options_.surplus);
+  const double enough = at_percent * factor * (1 + surplus());
   return std::max(enough, short_percent_ * (1 + kMarginThresholds * options_.threshold));
 }
 

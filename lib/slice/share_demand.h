@@ -19,7 +19,10 @@
 //    by the larger, in relation to the latency: at less than half of the objective, the new share
 //    would be negative.
 // 4. The new share leaves a surplus, 10 %. Without any, requests would queue without bound. With
-//    only the threshold's 5 %, noise of Poisson arrivals is soon a shortfall again.
+//    only the threshold's 5 %, noise of Poisson arrivals is soon a shortfall again. A group without
+//    an objective gets a surplus of 40 %: no latency would ever ask for more. Beside an overloaded
+//    group, BERT-base at 7 requests/s on 25 % of one CPU, of which it used 22 %, had a p99 of 1.4 s
+//    instead of 55 ms.
 // 5. Latency is the mean and two standard deviations. If only the mean met the objective, as in the
 //    paper, a third of the requests would be late.
 //
@@ -54,7 +57,10 @@ struct DemandOptions {
   double first_percent = 30;  // of a group whose knee is unknown
   // The part by which latency and throughput may differ from their aims without consequence.
   double threshold = 0.05;
-  double surplus = 0.1;  // the part of throughput and latency that a new share leaves free
+  // The part of throughput and latency that a new share leaves free: with an objective, and
+  // without one.
+  double surplus = 0.1;
+  double surplus_without_objective = 0.4;
   uint64_t average_ns = 5'000'000'000;  // an observation's weight falls to 1/e after this
   uint32_t num_observations = 5;  // after a change of share, before the next decision; and in a row
                                   // before the group shrinks
@@ -117,6 +123,9 @@ class ShareDemand {
   double most_percent() const noexcept;
   // Returns a latency that few requests exceed; 0: none was answered.
   double late_latency_ns() const noexcept;
+  double surplus() const noexcept {
+    return slo_ns_ == 0 ? options_.surplus_without_objective : options_.surplus;
+  }
   double arrival_rate() const noexcept { return arrived_ / elapsed_ns_; }  // per ns
   // Throughput is that of the largest batches that the group may compute, and that the times of
   // its batches tell. On the part f of its share, batches of N tokens that follow each other take

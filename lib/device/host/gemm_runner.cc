@@ -32,7 +32,7 @@ class Executor {
     for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, engine, nullptr);
   }
 
-  // Computes out[0, rows of the rung) = a · Wᵀ with W at `weight`. `bias`: null without one. Throws.
+  // Computes out[0, rows of the rung) = a · Wᵀ, with W at `weight`. `bias`: null for none. Throws.
   void run(const Rung& rung, const std::byte* a, std::byte* weight, std::byte* bias,
            std::byte* out) {
     if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);

@@ -101,8 +101,8 @@ TEST(ShareDemand, OneAnswerInAWhileIsNoStarvation) {
 }
 
 TEST(ShareDemand, WithoutAnObjectiveThroughputDecides) {
-  EXPECT_NEAR(demand(0, second(10, 100, 1e6)), 30 * 0.1 * 1.1, 0.01);
-  EXPECT_NEAR(demand(0, second(60, 40, 0)), 30 * 1.5 * 1.1, 0.01);
+  EXPECT_NEAR(demand(0, second(10, 100, 1e6)), 30 * 0.1 * 1.4, 0.01);
+  EXPECT_NEAR(demand(0, second(60, 40, 0)), 30 * 1.5 * 1.4, 0.01);
 }
 
 TEST(ShareDemand, NeverExceedsTheKneeOrTheDevice) {
