@@ -62,6 +62,29 @@ class HostStreams : public testing::Test {
     return values;
   }
 
+  // Another stream, which computes all the time.
+  class Company {
+   public:
+    explicit Company(HostStreams& test) : thread_([&test, this] { run(test); }) {}
+    ~Company() {
+      stop_.store(true);
+      thread_.join();
+    }
+
+   private:
+    void run(HostStreams& test) {
+      const Operands operands = test.make_operands(1);
+      const auto stream = test.device_->make_stream({}, {.share = {.percent = 50}}).value();
+      while (!stop_.load()) {
+        test.launch(*stream, operands);
+        ASSERT_TRUE(stream->synchronize());
+      }
+    }
+
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+  };
+
   static size_t num_threads() {
     const std::filesystem::directory_iterator tasks("/proc/self/task");
     return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
@@ -148,23 +171,13 @@ TEST_F(HostStreams, LargeGemmsInPartsGiveTheSameResult) {
   };
   const auto stream = device_->make_stream({}, {.share = {.percent = 50}}).value();
   const auto expected = compute(*stream, kernels::GemmMode::kSequential);
-  std::atomic<bool> stop{false};
-  std::thread other([&] {
-    const Operands operands = make_operands(1);
-    const auto company = device_->make_stream({}, {.share = {.percent = 50}}).value();
-    while (!stop.load()) {
-      launch(*company, operands);
-      ASSERT_TRUE(company->synchronize());
-    }
-  });
+  const Company company(*this);
   for (int i = 0; i < 20; ++i)
     for (const auto mode : {kernels::GemmMode::kSequential, kernels::GemmMode::kConcurrent})
       ASSERT_EQ(compute(*stream, mode), expected) << i;
   auto* const turns = dynamic_cast<TurnTaking*>(stream.get());
   ASSERT_NE(turns, nullptr);
   EXPECT_GT(turns->turn_wait_ns(), 0u) << "it had company";
-  stop.store(true);
-  other.join();
 }
 
 // With company, an operator on rows runs in parts that start and end within ranges.
@@ -198,21 +211,11 @@ TEST_F(HostStreams, RowsInPartsGiveTheSameResult) {
   };
   const auto stream = device_->make_stream({}, {.share = {.percent = 50}}).value();
   const std::vector<float> expected = normalize(*stream);
-  std::atomic<bool> stop{false};
-  std::thread other([&] {
-    const Operands operands = make_operands(1);
-    const auto company = device_->make_stream({}, {.share = {.percent = 50}}).value();
-    while (!stop.load()) {
-      launch(*company, operands);
-      ASSERT_TRUE(company->synchronize());
-    }
-  });
+  const Company company(*this);
   auto* const turns = dynamic_cast<TurnTaking*>(stream.get());
   ASSERT_NE(turns, nullptr);
   for (int i = 0; i < 20; ++i) ASSERT_EQ(normalize(*stream), expected) << i;
   EXPECT_GT(turns->turn_wait_ns(), 0u) << "it had company";
-  stop.store(true);
-  other.join();
 }
 
 // A stream's pool has a thread for each of its CPUs. Streams of one and of two threads use the same
