@@ -46,6 +46,21 @@ void ShareDemand::changed(double share_percent) noexcept {
   latencies_ = {};
   batch_times_ = {};
   num_observations_ = num_surpluses_ = num_starved_ = 0;
+  drains_ = slo_ns_ > 0 && waiting_ > calm_waiting();
+  least_waiting_ = waiting_;
+  num_undrained_ = 0;
+}
+
+double ShareDemand::calm_waiting() const noexcept {
+  return elapsed_ns_ > 0 ? arrival_rate() * static_cast<double>(slo_ns_) / 2 : 0;
+}
+
+void ShareDemand::drain(double waiting) noexcept {
+  waiting_ = waiting;
+  if (!drains_) return;
+  num_undrained_ = waiting < least_waiting_ ? 0 : num_undrained_ + 1;
+  least_waiting_ = std::min(least_waiting_, waiting);
+  drains_ = waiting > calm_waiting() && num_undrained_ < options_.num_observations;
 }
 
 double ShareDemand::late_latency_ns() const noexcept {
@@ -61,6 +76,7 @@ ShareDemand::Residuals ShareDemand::residuals(const Observation& last) const noe
   Residuals seen = {.latency = slo_ns_ == 0 ? 1 : (slo_ns - late_latency_ns()) / slo_ns,
                     .throughput = (throughput - arrival_rate()) / arrival_rate(),
                     .token_load = 0};
+  if (drains_) seen.latency = 0;
   // Without an objective, nothing bounds the latency that larger batches bring.
   const auto line = slo_ns_ == 0 ? std::nullopt : batch_times_.line();
   if (!line) return seen;
@@ -84,9 +100,11 @@ void ShareDemand::observe(const Observation& o) noexcept {
   add(arrived_, o.arrived);
   add(elapsed_ns_, elapsed_ns);
   add(served_, o.served);
-  add(latencies_.requests, o.latencies.requests);
-  add(latencies_.ns, o.latencies.ns);
-  add(latencies_.ns_squared, o.latencies.ns_squared);
+  const LatencySums latencies = drains_ ? LatencySums{} : o.latencies;
+  add(latencies_.requests, latencies.requests);
+  add(latencies_.ns, latencies.ns);
+  add(latencies_.ns_squared, latencies.ns_squared);
+  drain(o.waiting);
   add(busy_ns_, busy_ns);
   add(busy_percent_ns_, busy_ns * (o.share_percent > 0 ? o.share_percent : share_percent_));
   batch_times_.add(o.batches, kept);

@@ -123,6 +123,10 @@ class ShareDemand {
   double most_percent() const noexcept;
   // Returns a latency that few requests exceed; 0: none was answered.
   double late_latency_ns() const noexcept;
+  // Returns how many requests wait if the newest will be answered in half of the objective.
+  double calm_waiting() const noexcept;
+  // Notes how many wait, and ends the draining once they are few, or do not become fewer.
+  void drain(double waiting) noexcept;
   double surplus() const noexcept {
     return slo_ns_ == 0 ? options_.surplus_without_objective : options_.surplus;
   }
@@ -157,6 +161,13 @@ class ShareDemand {
   BatchTimes batch_times_;
   uint32_t num_observations_ = 0;
   uint32_t num_surpluses_ = 0;  // in a row
+
+  // True while a queue from before the last change of share is served: latency then says nothing
+  // about this share.
+  bool drains_ = false;
+  double waiting_ = 0;          // at the end of the last observation
+  double least_waiting_ = 0;    // while it drains
+  uint32_t num_undrained_ = 0;  // observations since that was reached
   uint32_t num_starved_ = 0;    // observations in a row with work, and none done
 
   double short_percent_ = 0;  // the largest share at which the group fell short; 0: none

@@ -173,6 +173,40 @@ TEST(ShareDemand, KeepsAMarginAboveTheShareThatWasTooSmall) {
   EXPECT_LT(group.percent(), 12);
 }
 
+// While requests that waited on the old share are served, latency says nothing about the new one.
+// It once made this share the one that was too small, and the demand stayed above it for ever.
+TEST(ShareDemand, AQueueFromBeforeAChangeIsNoShortfall) {
+  ShareDemand group({.first_percent = 20}, 0, 50 * kMs);
+  Observation seen = second(60, 40, 500);
+  for (int i = 0; i < 10; ++i) {
+    seen.waiting += 20;
+    group.observe(seen);
+  }
+  const double grown = group.percent();
+  group.changed(grown);
+  seen.served = 80;
+  seen.latencies = {80, 80 * 400e6, 80 * 16e16};
+  for (int i = 0; i < 10; ++i) {
+    seen.waiting -= 20;
+    group.observe(seen);
+    EXPECT_NEAR(group.percent(), grown, 1e-9);
+  }
+  for (int i = 0; i < 40; ++i) group.observe(second(60, 80, 10));
+  EXPECT_NEAR(group.percent(), grown * 60 / 80 * 1.1, 0.5);
+}
+
+// A queue that does not become shorter is this share's.
+TEST(ShareDemand, AQueueThatStaysIsAShortfall) {
+  ShareDemand group({.first_percent = 20}, 0, 50 * kMs);
+  Observation seen = second(60, 62, 500);
+  seen.waiting = 100;
+  for (int i = 0; i < 10; ++i) group.observe(seen);
+  const double grown = group.percent();
+  group.changed(grown);
+  for (int i = 0; i < 20; ++i) group.observe(seen);
+  EXPECT_GT(group.percent(), 1.5 * grown);
+}
+
 // A surplus at the share that was too small shows that the shortfall had another cause.
 TEST(ShareDemand, ForgetsAShortfallThatHasPassed) {
   ShareDemand group({.first_percent = 20}, 0, 50 * kMs);
