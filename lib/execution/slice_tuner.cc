@@ -69,7 +69,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
   const Reading now = read(*group.stage);
   const Reading& last = group.last;
   const auto since = [](uint64_t later, uint64_t earlier) {
-    return static_cast<double>(later) - static_cast<double>(earlier);
+    return static_cast<double>(static_cast<int64_t>(later - earlier));  // also past a wrap
   };
   const double served = since(now.served, last.served);
   // A request that arrived was served or refused, or still waits. Refused ones count: they are the

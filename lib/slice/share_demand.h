@@ -161,6 +161,7 @@ class ShareDemand {
   BatchTimes batch_times_;
   uint32_t num_observations_ = 0;
   uint32_t num_surpluses_ = 0;  // in a row
+  uint32_t num_starved_ = 0;    // observations in a row with work, and none done
 
   // True while a queue from before the last change of share is served: latency then says nothing
   // about this share.
@@ -168,7 +169,6 @@ class ShareDemand {
   double waiting_ = 0;          // at the end of the last observation
   double least_waiting_ = 0;    // while it drains
   uint32_t num_undrained_ = 0;  // observations since that was reached
-  uint32_t num_starved_ = 0;    // observations in a row with work, and none done
 
   double short_percent_ = 0;  // the largest share at which the group fell short; 0: none
   double short_rate_ = 0;     // arrival rate at that time
