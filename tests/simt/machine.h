@@ -234,6 +234,7 @@ class Runtime {
       return set(cudaErrorStreamCaptureUnsupported);
     }
     loaded.insert({current(), code});
+    ++counts.loads;
     return cudaSuccess;
   }
   // Refuses a call that is unsafe during a capture, and invalidates the capture. It applies to

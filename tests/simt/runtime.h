@@ -90,6 +90,7 @@ struct Counts {
   uint64_t plain_copies = 0;       // cudaMemcpy() and cudaMemset() calls
   uint64_t streams_made = 0;
   uint64_t contexts_made = 0;  // by the driver
+  uint64_t loads = 0;          // of code, by its first launch
 };
 Counts counts();
 

@@ -90,6 +90,24 @@ TEST_P(SlicesByCount, WarmUpCapturesForTheSliceOfTheNextBatch) {
   EXPECT_EQ(a.stream().graphs().launches, 1u) << "captured ahead";
 }
 
+// A load during a batch would wait until all groups' batches have ended. Contexts of MPS load code
+// of their own.
+TEST_P(SlicesByCount, WarmUpLoadsTheCodeForOtherSlicesOfItsContext) {
+  Group a(*device_, 25);
+  a.launch_without_results(32);
+  ASSERT_TRUE(a.stream().warm_up());
+  (void)a.run(32);
+  const uint64_t before = simt::counts().loads;
+  for (const double percent : {12.5, 50.0, 75.0, 100.0, 25.0}) {
+    a.stream().set_percent(percent);
+    a.expect_right(a.run(32));
+  }
+  EXPECT_GE(a.stream().slice().switches, 4u);
+  if (!is_mps()) {
+    EXPECT_EQ(simt::counts().loads, before);
+  }
+}
+
 // A move costs the stream's thread two calls for the order, and a few of cuBLAS. It waits for
 // nothing, and makes and frees nothing.
 TEST_P(SlicesByCount, AMoveNeitherWaitsNorAllocates) {

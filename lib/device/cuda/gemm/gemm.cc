@@ -104,6 +104,12 @@ Status Gemms::use_streams(const SliceStreams& streams, const BlasHandles& handle
   return {};
 }
 
+Status Gemms::use_processors(uint32_t count) {
+  slice_processors_ = count;
+  for (BlasStream& each : streams_) ITIF_TRY(bind(each));
+  return {};
+}
+
 Status Gemms::bind(BlasStream& blas_stream) {
   constexpr const char* kWhat = "cuBLAS cannot use a stream";
   ITIF_TRY(check(blas_.set_stream(blas_stream.handle, blas_stream.stream), kWhat));

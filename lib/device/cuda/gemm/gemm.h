@@ -72,6 +72,9 @@ class Gemms {
   // Makes the next launches on other streams, for as many multiprocessors as these have. REQUIRES:
   // no launch is logged; their context is current. Errors: kInternal.
   Status use_streams(const SliceStreams& streams, const BlasHandles& handles);
+  // Makes the next launches on the same streams, for another number of multiprocessors; 0: all.
+  // REQUIRES: no launch is logged, or the logged ones are only loaded. Errors: kInternal.
+  Status use_processors(uint32_t count);
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 

@@ -41,6 +41,7 @@ cudaError_t Gemms::load_strided(const Strided& call, cudaStream_t) {
 
 cudaError_t Gemms::load_with_epilogue(const WithEpilogue& call, cudaStream_t) {
   WithEpilogue with = call;
+  with.call.processors = call.gemms->slice_processors_;
   with.call.weight = call.scratch;
   if (call.call.bias != nullptr) with.call.bias = call.scratch;
   return call.gemms->load_once(

@@ -65,19 +65,21 @@ cudaError_t GraphCache::prepare(cudaStream_t stream, const GraphSegment& segment
     count_without_room();
     return cudaSuccess;
   }
-  {
-    const std::unique_lock alone(captures());  // loading may synchronise the device
-    if (const cudaError_t error = segment.load(stream); error != cudaSuccess)
-      log::warning("the code of {} launches could not be loaded ahead of their capture: {}",
-                   segment.size(), cudaGetErrorString(error));
-    (void)cudaGetLastError();
-  }
+  load(stream, segment);
   const std::shared_lock lock(captures());
   Graph& graph = add(stream, segment, hash);
   const cudaError_t error = capture(stream, segment, graph, Room::kFree);
   if (graph.exec != nullptr) return cudaGraphUpload(graph.exec, stream);
   graphs_.erase(hash);
   return error;
+}
+
+void GraphCache::load(cudaStream_t stream, const GraphSegment& segment) {
+  const std::unique_lock alone(captures());  // loading may synchronise the device
+  if (const cudaError_t error = segment.load(stream); error != cudaSuccess)
+    log::warning("the code of {} launches could not be loaded ahead of their first use: {}",
+                 segment.size(), cudaGetErrorString(error));
+  (void)cudaGetLastError();
 }
 
 bool GraphCache::has_graph(const GraphSegment& segment) const {

@@ -96,6 +96,8 @@ class GraphCache {
   // code of its launches first. If the capture fails, launch() may try again. If the budget has no
   // room, that is a failure, and nothing is captured.
   cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
+  // Loads the code of a segment's launches, and logs a failure.
+  static void load(cudaStream_t stream, const GraphSegment& segment);
   bool has_graph(const GraphSegment& segment) const;
   // From now on, segments are launched on a stream of `slice`. A graph runs on the slice where it
   // was captured, whatever stream it is launched on, so each slice has graphs of its own.

@@ -35,6 +35,14 @@ Result<std::unique_ptr<SliceStreams>> StreamSlices::make_streams(uint32_t slice)
   return made;
 }
 
+std::vector<uint32_t> StreamSlices::other_counts() const {
+  if (here_->has_own_context) return {};
+  std::vector<uint32_t> counts = slices_->processor_counts();
+  if (!counts.empty()) counts.push_back(0);
+  std::erase(counts, here_->processors);
+  return counts;
+}
+
 void StreamSlices::set_percent(double percent) noexcept {
   slices_->set(*this, percent);
 }

@@ -26,6 +26,8 @@ class StreamSlices final : private SliceUser {
   void set_percent(double percent) noexcept;  // any thread
   const SliceStreams& here() const { return *here_; }
   uint64_t num_moves() const { return num_moves_; }
+  // Returns the numbers of multiprocessors that other slices in the same context have; 0: all.
+  std::vector<uint32_t> other_counts() const;
   bool wants_to_move() const { return wanted_.load(std::memory_order_acquire) != here_; }
   // Moves to the wanted slice, and enters its context: its stream waits on the device for all
   // launches on the former one. The host does not wait. Call between two batches.
