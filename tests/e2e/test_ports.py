@@ -86,7 +86,7 @@ def test_memif(new_appliance, models, workers):
         # IPv4 with many pieces per request, then another peer over the same socket: IPv6 with one
         # piece per request.
         runs = [loadgen_over_memif(appliance, tenants, SERVER_IPV4, CLIENT_IPV4, "--rate", "400", "--requests",
-                                   "400", "--lengths", "uniform:8-128", "--fragment-bytes", "64", "--flows", "4"),
+                                   "400", "--lengths", "uniform:8-128", "--fragment-bytes", "64", "--flows", "16"),
                 loadgen_over_memif(appliance, tenants, SERVER_IPV6, CLIENT_IPV6, "--concurrency", "16",
                                    "--requests", "400", "--lengths", "uniform:1-64", "--result", "hidden")]
     finally:
