@@ -91,9 +91,9 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     bool has_graph = false;
     segments_.for_each([&](const GraphSegment& segment) {
       launch_.keep(graphs_.prepare(stream(), segment));
+      keep(gemms_->load(segment, slices_->other_counts()));
       has_graph |= graphs_.has_graph(segment);
     });
-    load_for_other_slices();
     if (!has_graph && graphs_.num_failed_captures() == failures)
       graphs_.count_unworthy(segments_.log().end().size);
     forget();
@@ -178,17 +178,6 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     kernels::cuda::Processors processors = processors_;
     if (here.processors > 0) processors.count = here.processors;
     launch_.use_processors(processors);
-  }
-
-  // cuBLAS chooses other kernels for fewer multiprocessors. Loading one while groups compute stops
-  // all of them until the running batches end, so they are loaded ahead, too.
-  void load_for_other_slices() {
-    const std::vector<uint32_t> counts = slices_->other_counts();
-    for (const uint32_t count : counts) {
-      keep(gemms_->use_processors(count));
-      segments_.for_each([&](const GraphSegment& segment) { GraphCache::load(stream(), segment); });
-    }
-    if (!counts.empty()) keep(gemms_->use_processors(slices_->here().processors));
   }
 
   template <class Args>

@@ -72,9 +72,10 @@ class Gemms {
   // Makes the next launches on other streams, for as many multiprocessors as these have. REQUIRES:
   // no launch is logged; their context is current. Errors: kInternal.
   Status use_streams(const SliceStreams& streams, const BlasHandles& handles);
-  // Makes the next launches on the same streams, for another number of multiprocessors; 0: all.
-  // REQUIRES: no launch is logged, or the logged ones are only loaded. Errors: kInternal.
-  Status use_processors(uint32_t count);
+  // Loads the code that a segment's launches need on slices of these numbers of multiprocessors
+  // (0: all), which share the context: cuBLAS may choose other kernels for each. A load while
+  // groups compute would stop all of them until their running batches end. Errors: kInternal.
+  Status load(const GraphSegment& segment, std::span<const uint32_t> processors);
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
@@ -157,6 +158,7 @@ class Gemms {
 
   Gemms(const ComputeTypes& types, const kernels::cuda::Processors& processors, const Blas& blas);
   Status bind(BlasStream& blas_stream);
+  Status use_processors(uint32_t count);  // 0: all
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
                                    const kernels::RowRange& range) const;

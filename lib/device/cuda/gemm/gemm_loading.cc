@@ -9,6 +9,15 @@
 
 namespace itif::device::cuda {
 
+Status Gemms::load(const GraphSegment& segment, std::span<const uint32_t> processors) {
+  const uint32_t present = slice_processors_;
+  for (const uint32_t count : processors) {
+    ITIF_TRY(use_processors(count));
+    GraphCache::load(streams_[0].stream, segment);
+  }
+  return processors.empty() ? Status{} : use_processors(present);
+}
+
 // REQUIRES: the stream runs no batch.
 template <class Call>
 cudaError_t Gemms::load_once(const Kind& kind, size_t stream_index, const Call& call) {
