@@ -6,6 +6,7 @@ filter must match some. A separate test checks that WHOLE passes them. As many m
 """
 
 import os
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +16,9 @@ SECONDS = 120  # for the few tests of a mutant, which may hang
 
 
 def is_caught(program, tests):
-    """A deadlock that is found, a fault, a hang and a wrong result all count."""
+    """A deadlock that is found, a fault, a hang and a wrong result all count. The first one ends the program."""
     try:
-        run = subprocess.run((program, f"--gtest_filter={tests}"), stdout=subprocess.DEVNULL,
+        run = subprocess.run((program, f"--gtest_filter={tests}", "--gtest_break_on_failure"), stdout=subprocess.DEVNULL,
                              stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return True
@@ -30,6 +31,7 @@ def matches(whole, tests):
     return any(line.startswith("  ") for line in listed.stdout.splitlines())
 
 
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a failed assertion is a trap
 whole, rest = sys.argv[1], sys.argv[2:]
 pairs = list(zip(rest[::2], rest[1::2]))
 print(f"1..{len(pairs)}", flush=True)
