@@ -94,19 +94,19 @@ def test_an_unwritable_output_is_reported_first():
 def test_a_rehearsal_passes_and_writes_its_results(tmp_path):
     result = run("--rehearse", "--out", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines()[-1] == "16 passed, 0 failed, 4 skipped"
+    assert result.stdout.splitlines()[-1] == "17 passed, 0 failed, 4 skipped"
     (folder,) = tmp_path.iterdir()
     (written,) = folder.glob("*.json")
     document = json.loads(written.read_text(encoding="utf-8"))
     assert document["gpu"] == "simulated device"
     assert [row["part"] for row in document["rows"]] == [
-        *7 * ["tests"], "sanitizer", *3 * ["serve"], *7 * ["bench"], "tenants", "groups"]
+        *7 * ["tests"], "sanitizer", *3 * ["serve"], *8 * ["bench"], "tenants", "groups"]
     serve = document["rows"][8]
     assert serve["median_us"] > 0 and serve["requests_per_s"] > 0
     assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests per batch" in serve["detail"]
     assert document["rows"][9]["case"] == "a handover under load" and " 0 lost" in document["rows"][9]["detail"]
     assert "over alone, slices" in document["rows"][10]["case"] and document["rows"][10]["value"] > 0
-    assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 16
+    assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 17
     assert [bench["bench"] for bench in document["benches"]] == ["gather", "gemm", "operators"]
     for bench in document["benches"]:
         assert "error" not in bench and all(row["value"] > 0 and "limit" in row for row in bench["rows"])
