@@ -61,7 +61,7 @@ def test_the_new_process_has_the_gpu_that_failed(on_gpu, namespaces, models, res
         traffic.wait_for(5)
         refused = len(traffic.refusals)
         expected = other.infer_tokens(IDS).floats()
-        process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=150,
+        process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=80,
                                         rate=5, lengths="fixed:4")  # few: the simulated GPU is slow
         answer = appliance.handover()
         assert answer["drained"]
