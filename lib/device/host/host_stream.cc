@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "device/host/memory.h"
+#include "device/host/pool_placement.h"
 #include "device/host/pool_wait.h"
 #include "device/stream/async_stream.h"
 #include "device/threads.h"
@@ -27,6 +28,7 @@ class HostStream final : public ImmediateStream, public TurnTaking {
         gemms_(std::move(gemms)),
         scratch_(std::move(scratch)),
         throttle_(throttle),
+        placement_(launch.num_threads),
         turns_(std::move(turns), options.share.percent, options.is_awaited) {
     launch_.scratch = {.base = scratch_.data(),
                        .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
@@ -48,6 +50,8 @@ class HostStream final : public ImmediateStream, public TurnTaking {
   }
 
   void dispatch(kernels::Operator op) override {
+    if (std::exchange(is_between_batches_, false))
+      sleeps_early_ ? placement_.unpin() : placement_.keep_apart();
     turns_.begin();
     std::visit([this](const auto* args) { run(*args); }, op);
     turns_.pass();
@@ -59,10 +63,12 @@ class HostStream final : public ImmediateStream, public TurnTaking {
 
   Event record() override {
     turns_.end();
+    is_between_batches_ = true;
     return ImmediateStream::record();
   }
   Status synchronize() override {
     turns_.end();
+    is_between_batches_ = true;
     return std::exchange(status_, {});
   }
 
@@ -143,6 +149,8 @@ class HostStream final : public ImmediateStream, public TurnTaking {
   LazyMapping scratch_;           // launch_.scratch
   PoolThrottle* const throttle_;  // null: the pool always spins
   bool sleeps_early_ = false;     // holds throttle_
+  bool is_between_batches_ = true;
+  PoolPlacement placement_;
   TurnTaker turns_;
   TurnTaker::Pace attention_pace_;                      // per score
   TurnTaker::Pace embed_pace_, bias_pace_, norm_pace_;  // per value

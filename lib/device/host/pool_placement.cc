@@ -1,0 +1,52 @@
+#include "device/host/pool_placement.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace itif::device {
+
+void PoolPlacement::keep_apart() noexcept {
+  if (num_threads_ < 2 || num_threads_ > kMostThreads) return;
+  if (leader_ != ::gettid()) find_threads();
+  const int cpu = ::sched_getcpu();
+  if (others_.empty() || cpu == cpu_) return;
+  cpu_set_t others = allowed_;
+  CPU_CLR(static_cast<size_t>(cpu), &others);
+  if (allow(others)) cpu_ = cpu;
+}
+
+void PoolPlacement::unpin() noexcept {
+  if (cpu_ >= 0 && allow(allowed_)) cpu_ = -1;
+}
+
+// libgomp keeps a team's threads for the next regions of the thread that leads them.
+void PoolPlacement::find_threads() noexcept {
+  leader_ = ::gettid();
+  cpu_ = -1;
+  others_.clear();
+  CPU_ZERO(&allowed_);
+  if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 ||
+      CPU_COUNT(&allowed_) < static_cast<int>(num_threads_))
+    return;
+  std::vector<pid_t> found(num_threads_);
+#pragma omp parallel num_threads(num_threads_)
+  found[static_cast<size_t>(omp_get_thread_num())] = ::gettid();
+  for (const pid_t thread : found)
+    if (thread != 0 && thread != leader_) others_.push_back(thread);
+}
+
+bool PoolPlacement::allow(const cpu_set_t& cpus) noexcept {
+  for (const pid_t thread : others_)
+    // The number of a thread that has ended may be another process's.
+    if (::tgkill(::getpid(), thread, 0) != 0 ||
+        ::sched_setaffinity(thread, sizeof cpus, &cpus) != 0) {
+      leader_ = 0;  // libgomp has replaced the team's threads
+      cpu_ = -1;
+      return false;
+    }
+  return true;
+}
+
+}  // namespace itif::device
