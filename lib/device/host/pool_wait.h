@@ -35,7 +35,7 @@
 // a third of their answers.
 //
 // Without a flood the pool still spins 30,000 rounds. The same figures on otherwise idle CPUs,
-// medians of two runs in turn:
+// medians of two runs in turn, before pool_placement.h kept the pool's threads apart:
 //
 //                               30,000              100 rounds
 //   flood of 6,000/s            1,540  2.4    31    1,429  1.6   6.4
