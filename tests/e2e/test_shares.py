@@ -123,7 +123,7 @@ def test_weights_divide_the_device_without_tuning(new_appliance, models):
 
 
 def compute_threads(appliance):
-    """The CPUs of the groups' threads and their pools, each list once."""
+    """The CPUs on which the groups' threads may run, each list once. Their pools' threads may run on some of them."""
     tasks = Path(f"/proc/{appliance.process.pid}/task").iterdir()
     lists = set()
     for task in tasks:

@@ -1,6 +1,7 @@
 #include "device/host/pool_placement.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -32,7 +33,11 @@ void PoolPlacement::find_threads() noexcept {
     return;
   std::vector<pid_t> found(num_threads_);
 #pragma omp parallel num_threads(num_threads_)
-  found[static_cast<size_t>(omp_get_thread_num())] = ::gettid();
+  {
+    const auto index = static_cast<size_t>(omp_get_thread_num());
+    found[index] = ::gettid();
+    if (index > 0) pthread_setname_np(pthread_self(), "itif-pool");
+  }
   for (const pid_t thread : found)
     if (thread != 0 && thread != leader_) others_.push_back(thread);
 }

@@ -39,7 +39,7 @@ class PoolPlacement {
   // More threads are placed well enough by Linux, and take a system call each.
   static constexpr uint32_t kMostThreads = 4;
 
-  void find_threads() noexcept;
+  void find_threads() noexcept;                // and names the others itif-pool
   bool allow(const cpu_set_t& cpus) noexcept;  // the other threads; false: there are new ones
 
   const uint32_t num_threads_;
