@@ -43,14 +43,16 @@ void PoolPlacement::find_threads() noexcept {
 }
 
 bool PoolPlacement::allow(const cpu_set_t& cpus) noexcept {
-  for (const pid_t thread : others_)
-    // The number of a thread that has ended may be another process's.
-    if (::tgkill(::getpid(), thread, 0) != 0 ||
-        ::sched_setaffinity(thread, sizeof cpus, &cpus) != 0) {
-      leader_ = 0;  // libgomp has replaced the team's threads
-      cpu_ = -1;
-      return false;
-    }
+  for (const pid_t thread : others_) {
+    // libgomp may have replaced the team's threads. The number of one that has ended may be another
+    // process's.
+    const bool is_gone = ::tgkill(::getpid(), thread, 0) != 0;
+    if (!is_gone && ::sched_setaffinity(thread, sizeof cpus, &cpus) == 0) continue;
+    if (is_gone) leader_ = 0;
+    others_.clear();
+    cpu_ = -1;
+    return false;
+  }
   return true;
 }
 

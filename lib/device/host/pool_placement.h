@@ -40,7 +40,7 @@ class PoolPlacement {
   static constexpr uint32_t kMostThreads = 4;
 
   void find_threads() noexcept;                // and names the others itif-pool
-  bool allow(const cpu_set_t& cpus) noexcept;  // the other threads; false: there are new ones
+  bool allow(const cpu_set_t& cpus) noexcept;  // the other threads; false: it failed
 
   const uint32_t num_threads_;
   pid_t leader_ = 0;  // 0: no team found so far
