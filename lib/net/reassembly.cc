@@ -82,15 +82,20 @@ Reassembler::~Reassembler() {
   for_each([this](Context& context) { release(context); });
 }
 
+uint32_t Reassembler::slot_of(const HashedKey& key) const noexcept {
+  return index_.find(key.hash, [&](uint32_t slot) { return contexts_[slot].key() == key; });
+}
+
 bool Reassembler::prefetch_context(const HashedKey& key) const noexcept {
-  const uint32_t slot = index_.find(key);
+  // The hash suffices here: to compare keys would wait for the memory that this begins to load.
+  const uint32_t slot = index_.find(key.hash, [](uint32_t) { return true; });
   if (slot == KeyIndex::kAbsent) return false;
   load_for_piece(contexts_[slot]);
   return true;
 }
 
 Context* Reassembler::find(const HashedKey& key) noexcept {
-  const uint32_t slot = index_.find(key);
+  const uint32_t slot = slot_of(key);
   return slot == KeyIndex::kAbsent ? nullptr : &contexts_[slot];
 }
 
@@ -161,7 +166,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   request.in_flight = admission.in_flight;
   request.arrival_ns = arrival.now_ns;
   request.deadline_ns = admission.deadline_ns;
-  context.key = arrival.key;
+  context.key_hash = arrival.key.hash;
   context.state = ContextState::kAssembling;
   context.auth = header.auth;
   context.key_epoch = header.key_epoch;
@@ -174,7 +179,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   const uint32_t slot = first_free_;
   first_free_ = context.next_free;
   if (first_free_ < limits_.max_contexts) load_context(contexts_[first_free_]);
-  index_.insert(context.key, slot);
+  index_.insert(context.key_hash, slot);
   ++tenant.contexts;
 
   hold(context, arrival);
@@ -338,7 +343,7 @@ uint32_t Reassembler::release(Context& context) noexcept {
   DCHECK(context.state != ContextState::kFree);
   const uint32_t count = free_pieces(context);
   timers_.cancel(slot_of(context));
-  index_.erase(context.key);
+  index_.erase(context.key_hash, slot_of(context));
   --tenants_[context.request.tenant_index].contexts;
   context.state = ContextState::kFree;
   context.next_free = first_free_;

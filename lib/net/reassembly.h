@@ -81,7 +81,7 @@ struct alignas(64) Context {
   wire::Key key_bytes{};  // set by the pipeline; signs replies even after the tenant is removed
   uint32_t model_version = 0;  // set by the pipeline; of the model that answers
   telemetry::VersionCounts* version_counts = nullptr;  // set by the pipeline; null: not counted
-  HashedKey key;
+  uint32_t key_hash = 0;
 
   // Private to Reassembler.
   uint64_t next_stall_ns = 0;
@@ -91,6 +91,9 @@ struct alignas(64) Context {
   rte_mbuf* inline_mbufs[kInlinePieces];
   request::Piece inline_pieces[kInlinePieces];
 
+  HashedKey key() const noexcept {
+    return {{request.tenant_id, request.session, request.request_id}, key_hash};
+  }
   // REQUIRES: `request` came from a Context.
   static Context& of(request::Request& request) noexcept {
     return reinterpret_cast<Context&>(request);
@@ -126,7 +129,7 @@ class Reassembler {
 
   // Begins to load the memory that find() will read.
   [[gnu::always_inline]] void prefetch(const HashedKey& key) const noexcept {
-    index_.prefetch(key);
+    index_.prefetch(key.hash);
   }
   // Begins to load the memory of the request that add() will use. Returns false if there is no such
   // request. Call it some time after prefetch().
@@ -212,6 +215,7 @@ class Reassembler {
   void hold(Context& context, const Arrival& arrival) noexcept;
   void become_whole(Context& context, uint64_t now_ns) noexcept;
   void schedule(Context& context) noexcept;
+  uint32_t slot_of(const HashedKey& key) const noexcept;  // KeyIndex::kAbsent: none
   uint32_t slot_of(const Context& context) const noexcept {
     return static_cast<uint32_t>(&context - contexts_.data());
   }

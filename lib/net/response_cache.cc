@@ -50,7 +50,7 @@ inline void ResponseCache::load_oldest() const noexcept {
   if (oldest_ == kNil) return;
   const uint32_t second = entries_[oldest_].newer;
   if (second == kNil) return;
-  index_.prefetch(entries_[second].key);
+  index_.prefetch(entries_[second].key.hash);
   __builtin_prefetch(entries_[second].result.data, 1);
   const uint32_t third = entries_[second].newer;
   if (third == kNil) return;
@@ -88,7 +88,7 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
   ++used_;
   bytes_ += entry.result.bytes;
   if (keep) {
-    index_.insert(entry.key, slot);
+    index_.insert(entry.key.hash, slot);
     kept_bytes_ += entry.result.bytes;
     TenantUse& use = tenants_[entry.tenant_index];
     use.bytes += entry.result.bytes;
@@ -102,7 +102,7 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
 }
 
 CachedResponse* ResponseCache::find(const HashedKey& key, uint64_t now_ns) noexcept {
-  const uint32_t slot = index_.find(key);
+  const uint32_t slot = slot_of(key);
   if (slot == KeyIndex::kAbsent) return nullptr;
   CachedResponse& entry = entries_[slot];
   return entry.stored_ns + limits_.ttl_ns > now_ns ? &entry : nullptr;
@@ -114,7 +114,7 @@ void ResponseCache::unpin(CachedResponse& entry) noexcept {
 }
 
 bool ResponseCache::erase(const HashedKey& key) noexcept {
-  const uint32_t slot = index_.find(key);
+  const uint32_t slot = slot_of(key);
   if (slot == KeyIndex::kAbsent) return false;
   forget(entries_[slot]);
   return true;
@@ -132,7 +132,7 @@ size_t ResponseCache::expire(uint64_t now_ns, size_t most) noexcept {
 
 void ResponseCache::forget(CachedResponse& entry) noexcept {
   DCHECK(entry.indexed);
-  index_.erase(entry.key);
+  index_.erase(entry.key.hash, slot_of(entry));
   (entry.older == kNil ? oldest_ : entries_[entry.older].newer) = entry.newer;
   (entry.newer == kNil ? newest_ : entries_[entry.newer].older) = entry.older;
   kept_bytes_ -= entry.result.bytes;

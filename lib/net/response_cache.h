@@ -82,7 +82,7 @@ class ResponseCache {
 
   // Begins to load the memory that find() will read.
   [[gnu::always_inline]] void prefetch(const HashedKey& key) const noexcept {
-    index_.prefetch(key);
+    index_.prefetch(key.hash);
   }
   // Returns nullptr if there is no entry or it has outlived the TTL.
   CachedResponse* find(const HashedKey& key, uint64_t now_ns) noexcept;
@@ -109,6 +109,9 @@ class ResponseCache {
   // Removes the entry from index and list, and frees it unless it is pinned.
   void forget(CachedResponse& entry) noexcept;
   void free_entry(CachedResponse& entry) noexcept;
+  uint32_t slot_of(const HashedKey& key) const noexcept {  // KeyIndex::kAbsent: none
+    return index_.find(key.hash, [&](uint32_t slot) { return entries_[slot].key == key; });
+  }
   uint32_t slot_of(const CachedResponse& entry) const noexcept {
     return static_cast<uint32_t>(&entry - entries_.data());
   }

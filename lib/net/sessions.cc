@@ -37,29 +37,26 @@ SessionTable::SessionTable(const SessionLimits& limits, uint64_t seed)
   for (uint32_t i = 0; i < limits.max_sessions; ++i) sessions_[i].next_free = i + 1;
 }
 
-// The index takes 64 bits beside tenant and session: address and port, hashed with the secret seed
-// so that a client cannot choose an address that collides with another's.
-HashedKey SessionTable::place_of(const SessionKey& key) const noexcept {
+// With the secret seed, so that a client cannot choose addresses with equal hashes.
+uint32_t SessionTable::hash_of(const SessionKey& key) const noexcept {
   uint64_t halves[2];
   std::memcpy(halves, key.address.data(), sizeof halves);
   const MessageKey address{static_cast<uint32_t>(halves[0]), static_cast<uint32_t>(halves[0] >> 32),
                            halves[1] ^ (uint64_t{key.port} << 8 | key.ip_version) << 40};
-  return hashed({key.tenant_id, key.session, hash_key(address, seed_)}, seed_);
+  return hashed({key.tenant_id, key.session, hash_key(address, seed_)}, seed_).hash;
 }
 
-Session* SessionTable::find(const SessionKey& key, const HashedKey& place) noexcept {
-  const uint32_t slot = index_.find(place);
-  if (slot == KeyIndex::kAbsent || !(sessions_[slot].key == key)) return nullptr;
-  return &sessions_[slot];
+Session* SessionTable::find(const SessionKey& key, uint32_t hash) noexcept {
+  const uint32_t slot = index_.find(hash, [&](uint32_t at) { return sessions_[at].key == key; });
+  return slot == KeyIndex::kAbsent ? nullptr : &sessions_[slot];
 }
 
-Session* SessionTable::create(const SessionKey& key, const HashedKey& place, uint32_t tenant_index,
+Session* SessionTable::create(const SessionKey& key, uint32_t hash, uint32_t tenant_index,
                               uint64_t first_sequence, uint64_t now_ns) noexcept {
   CHECK(tenant_index < tenants_.size());
   if (first_free_ == limits_.max_sessions ||
       !within_share(tenants_[tenant_index], 1, size(), limits_.max_sessions))
     return nullptr;
-  if (index_.find(place) != KeyIndex::kAbsent) return nullptr;  // a collision of two addresses
   const uint32_t slot = first_free_;
   Session& session = sessions_[slot];
   first_free_ = session.next_free;
@@ -69,7 +66,7 @@ Session* SessionTable::create(const SessionKey& key, const HashedKey& place, uin
   session.last_ns = now_ns;
   session.window.start(first_sequence);
   session.used = true;
-  index_.insert(place, slot);
+  index_.insert(hash, slot);
   ++tenants_[tenant_index];
   return &session;
 }
@@ -78,7 +75,7 @@ void SessionTable::expire(uint64_t now_ns, uint32_t count) noexcept {
   for (uint32_t i = 0; i < count; ++i) {
     Session& session = sessions_[hand_];
     if (session.used && now_ns - session.last_ns > limits_.idle_ns) {
-      index_.erase(place_of(session.key));
+      index_.erase(hash_of(session.key), hand_);
       --tenants_[session.tenant_index];
       session.used = false;
       session.next_free = first_free_;

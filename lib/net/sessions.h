@@ -95,17 +95,15 @@ class SessionTable {
   SessionTable(const SessionTable&) = delete;
   SessionTable& operator=(const SessionTable&) = delete;
 
-  // Returns the place of a key in the index, which the functions below take.
-  HashedKey place_of(const SessionKey& key) const noexcept;
+  // Returns a key's hash, which the functions below take.
+  uint32_t hash_of(const SessionKey& key) const noexcept;
   // Begins to load the memory that find() will read.
-  [[gnu::always_inline]] void prefetch(const HashedKey& place) const noexcept {
-    index_.prefetch(place);
-  }
+  [[gnu::always_inline]] void prefetch(uint32_t hash) const noexcept { index_.prefetch(hash); }
   // Returns nullptr if there is no such session.
-  Session* find(const SessionKey& key, const HashedKey& place) noexcept;
+  Session* find(const SessionKey& key, uint32_t hash) noexcept;
   // Creates a session. Returns nullptr if the table, or the tenant's share of it, is full.
   // REQUIRES: find() returned nullptr, tenant_index < max_tenants.
-  Session* create(const SessionKey& key, const HashedKey& place, uint32_t tenant_index,
+  Session* create(const SessionKey& key, uint32_t hash, uint32_t tenant_index,
                   uint64_t first_sequence, uint64_t now_ns) noexcept;
   // Looks at the next `count` places and frees idle sessions there.
   void expire(uint64_t now_ns, uint32_t count) noexcept;

@@ -129,7 +129,7 @@ class Worker {
     net::Frame frame;
     wire::Datagram datagram;                               // frame.kind = kUdp only
     net::HashedKey key;                                    // of the datagram
-    net::HashedKey session;                                // its place in the table of sessions
+    uint32_t session_hash = 0;                             // of its place in the table of sessions
     net::DropReason refusal = net::DropReason::kNone;      // of the frame
     wire::ParseError malformed = wire::ParseError::kNone;  // the datagram
     // The verdict on the tag, if it could be checked together with the burst's others.
@@ -146,7 +146,7 @@ class Worker {
     const net::Frame& frame;
     const wire::Datagram& datagram;
     const net::HashedKey& key;
-    const net::HashedKey& session;
+    uint32_t session_hash;
     Received::Tag tag;
   };
 

@@ -23,8 +23,10 @@ void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
   }
   for (size_t i = 0; i < mbufs.size(); ++i) parse(*mbufs[i], received_[i]);
   for (const Received& received : std::span(received_).first(mbufs.size()))
-    if (is_datagram(received) && !reassembler_.prefetch_context(received.key))
+    if (is_datagram(received) && !reassembler_.prefetch_context(received.key)) {
       cache_.prefetch(received.key);  // the response may be there
+      refused_.prefetch(received.key, now_ns_);
+    }
   check_tags(std::span(received_).first(mbufs.size()));
   for (size_t i = 0; i < mbufs.size(); ++i) handle(mbufs[i], received_[i]);
 }
@@ -67,9 +69,9 @@ void Worker::parse(rte_mbuf& mbuf, Received& received) noexcept {
   if (received.malformed != wire::ParseError::kNone) return;
   const wire::Header& header = received.datagram.header;
   received.key = net::hashed(net::message_key(header), options_.seed);
-  received.session =
-      sessions_.place_of(net::session_key(header.tenant_id, header.session, received.frame.peer));
-  sessions_.prefetch(received.session);
+  received.session_hash =
+      sessions_.hash_of(net::session_key(header.tenant_id, header.session, received.frame.peer));
+  sessions_.prefetch(received.session_hash);
   reassembler_.prefetch(received.key);
 }
 
@@ -111,8 +113,8 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
   if (received.malformed != wire::ParseError::kNone) {
     outcome = Outcome::dropped(net::drop_reason(received.malformed));
   } else if (received.refusal == DropReason::kNone) {
-    const Arrived arrived{mbuf,        frame, received.datagram, received.key, received.session,
-                          received.tag};
+    const Arrived arrived{
+        mbuf, frame, received.datagram, received.key, received.session_hash, received.tag};
     switch (received.datagram.header.type) {
       case wire::Type::kRequest: outcome = on_request(arrived); break;
       case wire::Type::kResend: outcome = on_resend(arrived); break;

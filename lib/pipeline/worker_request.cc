@@ -35,7 +35,7 @@ Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
   addressee_ = verified.tenant;
   const net::SessionKey key =
       net::session_key(header.tenant_id, header.session, arrived.frame.peer);
-  net::Session* session = sessions_.find(key, arrived.session);
+  net::Session* session = sessions_.find(key, arrived.session_hash);
   if (session != nullptr && !session->window.is_fresh(header.sequence)) {
     verified.refusal = DropReason::kReplayed;
     return verified;
@@ -69,7 +69,7 @@ DropReason Worker::check_address(const Arrived& arrived, const tenant::Tenant& t
   const uint64_t token_until_ns = is_known ? session->token_until_ns : token_end_ns(arrived);
   if (token_until_ns == 0) return DropReason::kTokenRequired;
   if (session == nullptr) {
-    session = sessions_.create(key, arrived.session, tenant.index, header.sequence, now_ns_);
+    session = sessions_.create(key, arrived.session_hash, tenant.index, header.sequence, now_ns_);
     if (session == nullptr) return DropReason::kSessionsFull;
   } else {
     session->window.add(header.sequence);
@@ -130,7 +130,7 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   if (outcome.kind == Outcome::kDropped)
     refused_.add(key, now_ns_);
   else
-    refused_.erase(key);
+    refused_.erase(key, now_ns_);
   return outcome;
 }
 

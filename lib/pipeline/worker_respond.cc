@@ -55,9 +55,9 @@ wire::Header Worker::answer_header(const net::Context& context, wire::Type type)
   header.type = type;
   header.auth = context.auth;
   header.key_epoch = context.key_epoch;
-  header.tenant_id = context.key.key.tenant_id;
-  header.session = context.key.key.session;
-  header.request_id = context.key.key.request_id;
+  header.tenant_id = context.request.tenant_id;
+  header.session = context.request.session;
+  header.request_id = context.request.request_id;
   return header;
 }
 
@@ -200,7 +200,7 @@ bool Worker::respond(net::Context& context) noexcept {
   if ((request.flags & wire::kFlagModelVersion) != 0)
     wire::set_model_version(header, context.model_version);
   header.budget_us = static_cast<uint32_t>((answer_ns_ - request.arrival_ns) / 1000);
-  net::CachedResponse* entry = cache_.put({.key = context.key,
+  net::CachedResponse* entry = cache_.put({.key = context.key(),
                                            .header = header,
                                            .result = request.result,
                                            .tenant_index = request.tenant_index,
@@ -242,7 +242,7 @@ void Worker::respond_status(net::Context& context) noexcept {
   send_datagram(header, wire::detail_payload(request.detail, wire::kMaxDetailBytes),
                 context.key_bytes, context.peer);
   if (!is_final(request.status) || (request.flags & wire::kFlagNoCache) != 0) return;
-  if (net::CachedResponse* entry = cache_.put({.key = context.key,
+  if (net::CachedResponse* entry = cache_.put({.key = context.key(),
                                                .header = header,
                                                .result = {},
                                                .tenant_index = request.tenant_index,

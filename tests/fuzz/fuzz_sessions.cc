@@ -68,7 +68,7 @@ class Run {
     return net::session_key(which % kTenants, 77 + (which & 1), peer);
   }
 
-  net::Session* find(uint8_t which) { return table_.find(key(which), table_.place_of(key(which))); }
+  net::Session* find(uint8_t which) { return table_.find(key(which), table_.hash_of(key(which))); }
 
   void create(uint8_t which, uint64_t first) {
     if (models_.contains(which)) return;
@@ -77,7 +77,7 @@ class Run {
         std::ranges::count_if(models_, [&](const auto& m) { return m.second.tenant == tenant; }));
     const bool has_room = within_share(own, 1, models_.size(), kMaxSessions);
     net::Session* session =
-        table_.create(key(which), table_.place_of(key(which)), tenant, first, now_ns_);
+        table_.create(key(which), table_.hash_of(key(which)), tenant, first, now_ns_);
     CHECK((session != nullptr) == has_room);
     if (session == nullptr) return;
     CHECK(session->token == 0 && session->token_until_ns == 0 && session->last_ns == now_ns_);

@@ -60,11 +60,11 @@ Endpoint peer_at(uint8_t last, uint16_t port = 40000) {
 }
 
 Session* find(SessionTable& table, const SessionKey& key) {
-  return table.find(key, table.place_of(key));
+  return table.find(key, table.hash_of(key));
 }
 Session* create(SessionTable& table, const SessionKey& key, uint32_t tenant_index,
                 uint64_t first_sequence, uint64_t now_ns) {
-  return table.create(key, table.place_of(key), tenant_index, first_sequence, now_ns);
+  return table.create(key, table.hash_of(key), tenant_index, first_sequence, now_ns);
 }
 
 TEST(SessionTable, FindsExactlyTheSessionOfTenantAddressAndPort) {
