@@ -23,9 +23,11 @@ uint32_t CostFloor::class_of(uint32_t num_tokens) noexcept {
 
 void CostFloor::add(uint32_t num_tokens, uint64_t execute_ns) noexcept {
   Class& c = classes_[class_of(num_tokens)];
+  c.last_batch = ++num_batches_;
   if (c.num_tokens != 0) c.ns += c.ns / kForgetPart;
   if (c.num_tokens != 0 && c.ns <= execute_ns) return;
-  c = {.num_tokens = num_tokens, .ns = execute_ns};
+  c.num_tokens = num_tokens;
+  c.ns = execute_ns;
 }
 
 double CostFloor::batch_ns(uint32_t num_tokens) const noexcept {
@@ -41,18 +43,20 @@ double CostFloor::batch_ns(uint32_t num_tokens) const noexcept {
 
 uint32_t CostFloor::tokens_within(uint64_t ns) const noexcept {
   constexpr uint32_t kAll = std::numeric_limits<uint32_t>::max();
-  const Class* larger = nullptr;  // the next class, whose batches take longer than `ns`
+  const Class* larger = nullptr;     // the next class, whose batches take longer than `ns`
+  const Class* forbidden = nullptr;  // the same of those that ran lately
   for (const Class& c : classes_ | std::views::reverse) {
     if (c.num_tokens == 0) continue;
     if (c.ns > ns) {
       larger = &c;
+      if (num_batches_ - c.last_batch < kRetry) forbidden = &c;
       continue;
     }
     // A size between two that were measured, or beyond the largest, costs in proportion to the
     // smaller one.
     const uint64_t tokens = in_proportion(c.num_tokens, ns, std::max<uint64_t>(1, c.ns));
     return static_cast<uint32_t>(
-        std::min<uint64_t>(tokens, larger ? larger->num_tokens - 1 : kAll));
+        std::min<uint64_t>(tokens, forbidden ? forbidden->num_tokens - 1 : kAll));
   }
   return larger ? static_cast<uint32_t>(in_proportion(larger->num_tokens, ns, larger->ns)) : kAll;
 }

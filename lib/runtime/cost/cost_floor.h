@@ -20,19 +20,24 @@ class CostFloor final : public sched::BatchCost {
   // Unknown before the first measurement. A size not seen is scaled from the next larger size seen,
   // else from the largest. Returns whole nanoseconds.
   double batch_ns(uint32_t num_tokens) const noexcept override;
+  // A size that took longer forbids itself and larger ones, until kRetry batches of other sizes
+  // have run. Then it may be tried again: its only batch may have been a disturbed one.
   uint32_t tokens_within(uint64_t ns) const noexcept override;
 
  private:
+  static constexpr uint64_t kRetry = 64;
   static constexpr uint32_t kClassesPerOctave = 4;
   // Class c holds sizes from 2^(c/4), up to 2^32 tokens: the least time, and the size of that
   // batch.
   struct Class {
     uint32_t num_tokens = 0;  // 0: no batch seen
     uint64_t ns = 0;
+    uint64_t last_batch = 0;  // the number of the last batch of this class
   };
   static uint32_t class_of(uint32_t num_tokens) noexcept;
 
   std::array<Class, 32 * kClassesPerOctave> classes_{};
+  uint64_t num_batches_ = 0;
 };
 
 }  // namespace itif::runtime

@@ -55,6 +55,25 @@ TEST(CostFloor, StaysBelowASizeThatTookLonger) {
   EXPECT_EQ(floor.tokens_within(8'000'000), 149u);
 }
 
+// A tenant with short requests only would otherwise keep the size of its batches for ever after one
+// disturbed larger batch, because larger ones would not run again.
+TEST(CostFloor, ADisturbedSizeIsTriedAgain) {
+  CostFloor floor;
+  floor.add(128, 500'000);
+  floor.add(256, 5'000'000);
+  EXPECT_EQ(floor.tokens_within(4'000'000), 255u);
+  int batches = 0;
+  for (; floor.tokens_within(4'000'000) == 255 && batches < 1000; ++batches)
+    floor.add(128, 500'000);
+  EXPECT_GT(batches, 10);
+  EXPECT_LT(batches, 100);
+  EXPECT_EQ(floor.tokens_within(4'000'000), 1024u);
+  floor.add(256, 5'000'000);  // it does take so long
+  EXPECT_EQ(floor.tokens_within(4'000'000), 255u);
+  floor.add(256, 1'000'000);
+  EXPECT_EQ(floor.tokens_within(4'000'000), 1024u);
+}
+
 TEST(CostFloor, AdaptsToASlowerMachine) {
   CostFloor floor;
   floor.add(64, 1'000'000);
