@@ -9,26 +9,26 @@ Status SliceTuner::add(uint32_t id, GroupStage& stage, const slice::GroupTerms& 
   ITIF_TRY(control_.add(id, terms, now_ns));
   if (groups_.empty()) next_ns_ = now_ns + options_.period_ns;
   groups_.push_back({.id = id, .stage = &stage, .read_ns = now_ns, .last = read(stage)});
-  give_shares();
+  divide();
   return {};
 }
 
 Status SliceTuner::set_terms(uint32_t id, const slice::GroupTerms& terms, uint64_t now_ns) {
   ITIF_TRY(control_.set_terms(id, terms, now_ns));
-  give_shares();
+  divide();
   return {};
 }
 
 Status SliceTuner::remove(uint32_t id, uint64_t now_ns) {
   ITIF_TRY(control_.remove(id, now_ns));
   std::erase_if(groups_, [id](const Group& group) { return group.id == id; });
-  give_shares();
+  divide();
   return {};
 }
 
 void SliceTuner::set_device_percent(double percent, uint64_t now_ns) noexcept {
   control_.set_device_percent(percent, now_ns);
-  give_shares();
+  divide();
 }
 
 void SliceTuner::skip(uint64_t now_ns) noexcept {
@@ -44,7 +44,7 @@ bool SliceTuner::tick(uint64_t now_ns) noexcept {
   next_ns_ = now_ns + options_.period_ns;
   for (Group& group : groups_) observe(group, now_ns);
   if (!control_.decide(now_ns)) return false;
-  give_shares();
+  divide();
   return true;
 }
 
@@ -114,17 +114,12 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
   group.read_ns = now_ns;
 }
 
-void SliceTuner::give_shares() noexcept {
+void SliceTuner::divide() noexcept {
   double sum = 0;
   for (const Group& group : groups_) sum += control_.share_percent(group.id);
   const double lent =
       options_.lends && sum > 0 ? std::max(1.0, control_.device_percent() / sum) : 1;
-  for (Group& group : groups_) {
-    group.given_percent = lent * control_.share_percent(group.id);
-    if (!options_.gives_shares) continue;
-    group.used_percent = group.given_percent;
-    group.stage->set_share(group.given_percent);
-  }
+  for (Group& group : groups_) group.given_percent = lent * control_.share_percent(group.id);
 }
 
 double SliceTuner::given_percent(uint32_t id) const noexcept {

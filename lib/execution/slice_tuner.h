@@ -1,6 +1,6 @@
 // Tunes the shares of the groups of one device. Once a period it reads the counters of each group's
-// stage, lets slice/slice_control.h decide, and gives the stages their new shares, or leaves that
-// to the owner. A switch takes effect between two batches, or between two operators.
+// stage, and lets slice/slice_control.h decide. After each change the owner gives the stages their
+// shares, by given_percent() and what idle groups lend, and calls note_given().
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
 // platform", SoCC 2020, sections 3.2.1 to 3.2.3.
@@ -23,9 +23,6 @@ struct SliceTunerOptions {
   // Lends what no group asks for to all groups, in proportion to their shares, until one asks for
   // it.
   bool lends = true;
-  // False: the owner gives the stages their shares after each change, by given_percent() and with
-  // what other groups lend, and calls note_given().
-  bool gives_shares = true;
 };
 
 class SliceTuner {
@@ -57,8 +54,8 @@ class SliceTuner {
   double given_percent(uint32_t id) const noexcept;
   double demand_percent(uint32_t id) const noexcept { return control_.demand_percent(id); }
 
-  // Notes that a group computes on `percent` of the device from now on, until the next call.
-  // REQUIRES: gives_shares is false. An unknown id is ignored.
+  // Notes that a group computes on `percent` of the device from now on, until the next call. An
+  // unknown id is ignored.
   void note_given(uint32_t id, double percent) noexcept;
 
  private:
@@ -80,7 +77,7 @@ class SliceTuner {
 
   static Reading read(const GroupStage& stage) noexcept;
   void observe(Group& group, uint64_t now_ns) noexcept;
-  void give_shares() noexcept;
+  void divide() noexcept;
 
   const SliceTunerOptions options_;
   slice::SliceControl control_;

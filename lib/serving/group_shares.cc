@@ -16,8 +16,6 @@ namespace {
 constexpr uint64_t kTuningNs = 500'000'000;  // between two decisions
 constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
 constexpr double kWholeDevice = 0;  // a stream without a share, if processors are divided
-constexpr uint64_t kLendAfterNs = 1'000'000'000;
-constexpr uint64_t kLookNs = 20'000'000;  // a group that works again waits as long for its part
 
 // Returns true if only this class can give the group's part to others while it is idle.
 bool can_lend(const execution::GroupStage& stage) {
@@ -31,8 +29,7 @@ GroupShares::GroupShares(const Clock& clock, const Options& options)
       tunes_(options.tunes),
       tuner_({.control = {.unmet_demands = options.unmet_demands,
                           .hold_down_ns = options.hold_down_ns},
-              .period_ns = kTuningNs,
-              .gives_shares = false}) {
+              .period_ns = kTuningNs}) {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "itif-shares");
     run();
@@ -77,7 +74,7 @@ void GroupShares::add(uint16_t number, execution::GroupStage& stage, const Entry
   const std::lock_guard lock(mutex_);
   CHECK(!find(number));
   groups_.push_back({entry, number, &stage});
-  groups_.back().last_work_ns = clock_.now_ns();
+  groups_.back().idle.start(clock_.now_ns());
   const device::DeviceInfo& device = stage.device().info();
   const auto num_groups = static_cast<uint32_t>(std::ranges::count(
       groups_, &stage.device(), [](const Group& group) { return &group.stage->device(); }));
@@ -243,13 +240,13 @@ void GroupShares::give() noexcept {
   };
   double lent = 0, busy = 0;
   for (const Group& group : groups_)
-    if (!is_measured(group)) (group.lends ? lent : busy) += part_of(group);
-  const double factor = busy > 0 ? 1 + lent / busy : 1;  // all are idle: nobody needs more
+    if (!is_measured(group)) (group.idle.is_idle() ? lent : busy) += part_of(group);
+  const double factor = execution::lending_factor(busy, lent);
   for (const Group& group : groups_) {
     double percent = factor * part_of(group);
     if (is_measured(group))
       percent = group.measured_percent;
-    else if ((group.lends && busy > 0) || is_beside_measured(group))
+    else if ((group.idle.is_idle() && busy > 0) || is_beside_measured(group))
       percent = kWholeDevice;
     group.stage->set_share(percent);
     tuner_.note_given(group.number, percent == kWholeDevice ? 100 : percent);
@@ -265,22 +262,14 @@ bool GroupShares::is_beside_measured(const Group& group) const noexcept {
 
 void GroupShares::look_for_idle_groups(uint64_t now_ns) noexcept {
   bool has_changed = false;
-  for (Group& group : groups_) {
-    if (!can_lend(*group.stage)) continue;
-    const telemetry::ExecutorCounters& counters = group.stage->counters();
-    const uint64_t num_batches = counters.batches.read();
-    if (std::exchange(group.num_batches, num_batches) != num_batches ||
-        counters.queued.read() > 0 || group.stage->num_executing() > 0)
-      group.last_work_ns = now_ns;
-    const bool lends = now_ns - group.last_work_ns >= kLendAfterNs;
-    has_changed |= std::exchange(group.lends, lends) != lends;
-  }
+  for (Group& group : groups_)
+    if (can_lend(*group.stage)) has_changed |= group.idle.look(*group.stage, now_ns);
   if (has_changed) give();
 }
 
 uint64_t GroupShares::period_ns() const noexcept {
   const bool any = std::ranges::any_of(groups_, [](const Group& g) { return can_lend(*g.stage); });
-  return any && groups_.size() > 1 ? kLookNs : kTuningNs;
+  return any && groups_.size() > 1 ? execution::IdleWatch::kLookNs : kTuningNs;
 }
 
 double GroupShares::percent_of(const Group& group) const noexcept {

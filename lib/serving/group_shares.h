@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "execution/idle_watch.h"
 #include "execution/slice_tuner.h"
 
 namespace itif::serving {
@@ -85,10 +86,8 @@ class GroupShares {
     uint16_t number;
     execution::GroupStage* stage;
     uint64_t slo_ns = 0;
-    double part_percent = 0;   // without a set share and tuning: its part of what is left
-    uint64_t num_batches = 0;  // when last looked at
-    uint64_t last_work_ns = 0;
-    bool lends = false;
+    double part_percent = 0;  // without a set share and tuning: its part of what is left
+    execution::IdleWatch idle = {};
     double measured_percent = 0;  // 0: it is not being measured
   };
 

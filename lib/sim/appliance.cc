@@ -321,7 +321,7 @@ size_t Appliance::poll() {
   if (recovering_ || has_failed) recover();
   if (scenario_.slices.mode != SliceMode::kNone) {
     done += divide_device();
-    if (tuner_) tuner_->tick(clock_.now_ns());
+    update_parts();
   }
   return done;
 }

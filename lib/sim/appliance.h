@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "device/sim/sim_device.h"
 #include "execution/group_stage.h"
+#include "execution/idle_watch.h"
 #include "execution/slice_tuner.h"
 #include "pipeline/figures.h"
 #include "pipeline/worker.h"
@@ -73,7 +74,8 @@ class Appliance {
   uint32_t max_tokens(size_t group = 0) const noexcept { return groups_[group].max_tokens; }
   // Bytes of the device that the groups hold without tenants.
   uint64_t device_bytes_of_groups() const noexcept { return group_bytes_; }
-  // A group's part of the device in percent; 0: it has none now. 100 each if it is not divided.
+  // A group's part of the device in percent, with what others lend it; 0: it has none now. 100 each
+  // if it is not divided.
   double share_percent(size_t group) const noexcept;
   // Batches, tokens, …: of all stages so far, also of those that a fault has ended.
   struct Totals {
@@ -97,6 +99,8 @@ class Appliance {
     std::unique_ptr<execution::GroupStage> stage;
     uint32_t max_tokens = 0;  // of one request
     bool has_slice = false;   // and requests
+    execution::IdleWatch idle;
+    double lent_percent = 0;  // its part, with what idle groups lend it; 0: it has none
     // Without overlap a thread launches a batch and waits for its end before all else.
     bool waits() const noexcept {
       return !stage->overlaps() && stage->num_executing() > 0 && !stage->has_results();
@@ -120,6 +124,10 @@ class Appliance {
   // Divides the device among the groups that have requests now. Returns true if a group has come
   // or gone.
   bool divide_device();
+  // Tunes the parts, and lends those of idle groups, if it is time to.
+  void update_parts();
+  double own_percent(size_t group) const noexcept;
+  void give_parts();
   slice::GroupTerms terms_of(size_t index) const;
   uint64_t next_division_ns() const noexcept;
   void publish();
@@ -138,6 +146,7 @@ class Appliance {
   std::vector<Served> tenants_;
   std::vector<Served> leaving_;
   uint64_t generation_ = 0;
+  uint64_t next_look_ns_ = 0;  // for idle groups
   uint64_t group_bytes_ = 0;
   uint64_t profiled_ns_ = 0;  // the device's time that profiling took
   bool recovering_ = false;

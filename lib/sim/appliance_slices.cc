@@ -35,19 +35,48 @@ bool Appliance::divide_device() {
     const bool has_slice = at_ns >= slice.from_ns && at_ns < slice.until_ns;
     if (std::exchange(groups_[i].has_slice, has_slice) == has_slice) continue;
     has_changed = true;
+    groups_[i].idle.start(now_ns);
     const auto id = static_cast<uint32_t>(i);
     if (tuner_)
       CHECK(has_slice ? tuner_->add(id, *groups_[i].stage, terms_of(i), now_ns)
                       : tuner_->remove(id, now_ns));
   }
-  if (!tuner_ && has_changed)
-    for (size_t i = 0; i < groups_.size(); ++i)
-      if (groups_[i].has_slice) groups_[i].stage->set_share(share_percent(i));
+  if (has_changed) give_parts();
   return has_changed;
 }
 
+void Appliance::update_parts() {
+  const uint64_t now_ns = clock_.now_ns();
+  bool has_changed = tuner_ && tuner_->tick(now_ns);
+  if (scenario_.slices.lends && now_ns >= next_look_ns_) {
+    next_look_ns_ = now_ns + execution::IdleWatch::kLookNs;
+    for (Group& group : groups_)
+      if (group.has_slice) has_changed |= group.idle.look(*group.stage, now_ns);
+  }
+  if (has_changed) give_parts();
+}
+
+// An idle group keeps its own part, on which its next batch begins, and the others have it, too,
+// until it works again.
+void Appliance::give_parts() {
+  double busy = 0, idle = 0;
+  for (size_t i = 0; i < groups_.size(); ++i)
+    (groups_[i].idle.is_idle() ? idle : busy) += own_percent(i);
+  const double factor = execution::lending_factor(busy, idle);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    Group& group = groups_[i];
+    group.lent_percent = own_percent(i) * (group.idle.is_idle() ? 1 : factor);
+    if (!group.has_slice) continue;
+    group.stage->set_share(group.lent_percent);
+    if (tuner_) tuner_->note_given(static_cast<uint32_t>(i), group.lent_percent);
+  }
+}
+
 double Appliance::share_percent(size_t group) const noexcept {
-  if (scenario_.slices.mode == SliceMode::kNone) return 100;
+  return scenario_.slices.mode == SliceMode::kNone ? 100 : groups_[group].lent_percent;
+}
+
+double Appliance::own_percent(size_t group) const noexcept {
   if (tuner_) return tuner_->given_percent(static_cast<uint32_t>(group));
   if (!groups_[group].has_slice) return 0;
   if (const double percent = scenario_.group(group).slice.percent; percent > 0) return percent;
@@ -66,6 +95,7 @@ double Appliance::share_percent(size_t group) const noexcept {
 uint64_t Appliance::next_division_ns() const noexcept {
   uint64_t next_ns = tuner_ ? tuner_->next_ns() : UINT64_MAX;
   if (scenario_.slices.mode == SliceMode::kNone) return next_ns;
+  if (scenario_.slices.lends && groups_.size() > 1) next_ns = std::min(next_ns, next_look_ns_);
   for (size_t i = 0; i < groups_.size(); ++i) {
     const SliceChoice& slice = scenario_.group(i).slice;
     for (const uint64_t at_ns : {slice.from_ns, slice.until_ns})

@@ -114,7 +114,7 @@ struct SliceOptions {
   uint64_t hold_down_ns = 2'000'000'000;
   double first_percent = 30;  // of a group whose knee is unknown
   slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
-  bool lends = true;  // what no group asks for, to all groups
+  bool lends = true;  // what no group asks for, and the parts of idle groups
 };
 
 // A group's part of a divided device.

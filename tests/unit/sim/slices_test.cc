@@ -2,6 +2,7 @@
 // stages and executors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/parameters.h"
@@ -52,6 +53,34 @@ TEST(Slices, OverloadOfAGroupStaysInItsPart) {
 
   light.slice.percent = 0;
   EXPECT_GT(p99_ms(run(scenario_of(SliceMode::kNone, {light, flood})), 0), 3 * alone);
+}
+
+// A group with a request every few seconds lends its part meanwhile, as on a GPU.
+TEST(Slices, AnIdleGroupLendsItsPartUntilItWorks) {
+  GroupScenario busy = group_of("busy", "bert-base", 0);
+  busy.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 256};
+  const GroupScenario idle = group_of("idle", "bert-tiny", 0.2);
+  const auto answered = [](const Results& results, size_t group) {
+    return static_cast<double>(results.tenants[group].answered);
+  };
+  for (const SliceMode mode : {SliceMode::kFixed, SliceMode::kTuned}) {
+    Scenario s = scenario_of(mode, {busy, idle});
+    s.duration_ns = 15 * kSecond;
+    const Results lends = run(s);
+    s.slices.lends = false;
+    const Results keeps = run(s);
+    EXPECT_GT(answered(lends, 0), 1.15 * answered(keeps, 0));
+    EXPECT_GT(answered(lends, 1), 0);
+    EXPECT_EQ(answered(lends, 1), answered(keeps, 1));
+    // Lent parts come and go with its requests.
+    double least = 100, most = 0;
+    for (const GroupInterval& interval : lends.groups[0].intervals) {
+      least = std::min(least, interval.share_percent);
+      most = std::max(most, interval.share_percent);
+    }
+    EXPECT_GT(most, 99);
+    EXPECT_LT(least, 99);
+  }
 }
 
 // Figure 16: two groups start with 30 %, too little for one and too much for the other.
