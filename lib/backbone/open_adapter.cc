@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 namespace itif::backbone {
 namespace {
@@ -144,6 +145,37 @@ Status check_saved(const Adapter& adapter, const Family& family,
   return {};
 }
 
+// A tensor that the adapter has trained but does not hold would silently be the base's. `names`:
+// those that a checkpoint may give it.
+Status check_held(const Adapter& adapter, const Family& family,
+                  std::span<const std::string> names) {
+  const std::string_view prefix = family.heads.prefix;
+  const auto trained =
+      std::ranges::find_if(names, [&](const std::string& name) { return adapter.must_save(name); });
+  if (trained == names.end()) return {};
+  for (const std::string& saved : adapter.saved()) {
+    const std::string stored = stored_name(family, saved);
+    for (const std::string& name : names)
+      if (bare(stored, prefix) == bare(name, prefix)) return {};
+  }
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format("{}/{}: expected a tensor \"{}\", because 'modules_to_save', 'task_type' "
+                  "or 'bias' of {} name its module, found none",
+                  adapter.directory(), Adapter::kWeightsFile, *trained, Adapter::kConfigFile));
+}
+
+Status check_all_held(const Adapter& adapter, const Family& family,
+                      const std::vector<model::WeightKind>& kinds, const model::HeadSpec& head) {
+  for (const model::WeightKind& kind : kinds)
+    for (const model::Source& source : kind.sources)
+      ITIF_TRY(check_held(adapter, family, source.names));
+  for (const LinearSpec* linear : linears_of(head))
+    for (const std::string& name : {linear->weight, linear->bias})
+      if (!name.empty()) ITIF_TRY(check_held(adapter, family, {&name, 1}));
+  return {};
+}
+
 }  // namespace
 
 Status OpenedAdapter::merge(const std::vector<model::WeightKind>& kinds, Checkpoint& base) {
@@ -175,6 +207,7 @@ Result<OpenedAdapter> place(Adapter adapter, const Family& family, const model::
   const std::string_view prefix = family.heads.prefix;
   const std::vector<model::WeightKind> kinds = family.weight_kinds(spec);
   ITIF_TRY(check_saved(adapter, family, kinds, head));
+  ITIF_TRY(check_all_held(adapter, family, kinds, head));
   std::vector<model::PlacedModule> modules;
   for (const AdapterModule& module : adapter.modules()) {
     const std::string tensor = stored_name(family, module.name + ".weight");

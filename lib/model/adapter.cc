@@ -103,7 +103,7 @@ Status Adapter::sort_tensors() {
     std::string own(name);
     if (const size_t at = own.find(kWrapped); at != std::string::npos)
       own.erase(at, kWrapped.size() - 1);
-    if (!saves(own))
+    if (!is_of_saved_module(own) && !(config_.saves_biases && own.ends_with(".bias")))
       return fail(
           Code::kInvalidArgument,
           fmt::format("{}: tensor {}: expected one of a module in 'modules_to_save'{}", path(),
@@ -118,12 +118,22 @@ Status Adapter::sort_tensors() {
 }
 
 // As in PEFT, a name in modules_to_save stands for modules that end with it.
-bool Adapter::saves(std::string_view name) const {
-  if (config_.saves_biases && name.ends_with(".bias")) return true;
+bool Adapter::is_of_saved_module(std::string_view name) const {
   for (size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1))
     for (const std::string& module : config_.saved_modules)
       if (name.substr(0, dot).ends_with(module)) return true;
   return false;
+}
+
+// A module must have exactly a name of modules_to_save: other programs than PEFT do not save those
+// that only end with it, such as "pre_classifier". With bias "lora_only", PEFT looks for biases of
+// wrapped modules under their old names, and may save none.
+bool Adapter::must_save(std::string_view name) const {
+  if (config_.saves_all_biases && name.ends_with(".bias")) return true;
+  const std::string path = fmt::format(".{}", name);
+  return std::ranges::any_of(config_.saved_modules, [&](const std::string& module) {
+    return path.find(fmt::format(".{}.", module)) != std::string::npos;
+  });
 }
 
 Status Adapter::add_module(const std::string& name, const std::string& tensor) {

@@ -48,6 +48,9 @@ class Adapter {
   const std::vector<AdapterModule>& modules() const { return modules_; }
   // The names, in the base model, of tensors that the adapter holds whole.
   const std::vector<std::string>& saved() const { return saved_; }
+  // Returns true if the file must hold a tensor of that name in the base model, because
+  // 'modules_to_save' or 'bias' say so.
+  bool must_save(std::string_view name) const;
 
   // Reads a tensor of saved(). Errors: those of Checkpoint::read_whole.
   Result<HostTensor> read_saved(const std::string& name) const;
@@ -67,7 +70,7 @@ class Adapter {
   Status sort_tensors();
   Status add_module(const std::string& name, const std::string& tensor);
   Status check_targets() const;
-  bool saves(std::string_view name) const;
+  bool is_of_saved_module(std::string_view name) const;
   std::string path() const { return directory_ + "/" + kWeightsFile; }
 
   std::string directory_;

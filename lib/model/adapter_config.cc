@@ -177,6 +177,7 @@ Status parse_bias(const json& config, const std::string& origin, AdapterConfig& 
   if (bias != "none" && bias != "all" && bias != "lora_only")
     return unsupported(origin, "bias", "none, all or lora_only", json(bias));
   out.saves_biases = bias != "none";
+  out.saves_all_biases = bias == "all";
   return {};
 }
 
@@ -213,7 +214,7 @@ Result<AdapterConfig> parse_adapter_config(const json& config, const std::string
   AdapterConfig out;
   ITIF_ASSIGN(const std::string type, json_file::get_string_or(config, "peft_type", "", origin));
   if (type != "LORA")
-    return unsupported(origin, "peft_type", "\"LORA\"", type.empty() ? json() : json(type));
+    return unsupported(origin, "peft_type", "\"LORA\"", config.value("peft_type", json()));
   ITIF_TRY(refuse_nulls(config, origin));
   ITIF_TRY(refuse_other_settings(config, origin));
   ITIF_TRY(check_initialisation(config, origin));

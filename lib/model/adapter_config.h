@@ -34,6 +34,7 @@ struct AdapterConfig {
   bool is_rank_stabilized = false;  // rsLoRA: scale is alpha / √rank, not alpha / rank
   bool has_magnitudes = false;      // DoRA: rows of the changed weight have trained lengths
   bool saves_biases = false;        // the file may hold biases, which replace the base's
+  bool saves_all_biases = false;    // and must hold those of all modules
   // Names of the changed modules; empty: an expression that is not evaluated here.
   std::vector<std::string> targets;
   // Modules whose whole tensors the file holds.

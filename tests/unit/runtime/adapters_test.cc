@@ -1,9 +1,12 @@
 // LoRA adapters as tenants: their results are those of merged weights, and their rows run in the
 // base's GEMMs, beside full models.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -302,6 +305,30 @@ TEST_P(Adapters, AreRefusedWithoutAFittingBase) {
   expect_in(refusal({wide_adapter, base_}), "expected [");
   EXPECT_EQ(group_->num_tenants(), 0u);
   EXPECT_EQ(group_->weight_bytes(), 0u);
+}
+
+// A trained tensor that the file lacks would silently be the base's.
+TEST_P(Adapters, AreRefusedWithoutATensorThatTheyHaveTrained) {
+  const auto refusal = [&](const char* setting, const nlohmann::json& value) {
+    const std::string directory =
+        make_adapter(fmt::format("{}-{}", setting, value.dump().size()), {.rank = 4, .seed = 3});
+    const std::string path = directory + "/adapter_config.json";
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(path));
+    config[setting] = value;
+    std::ofstream(path) << config;
+    const auto slot = group_->admit({directory, base_}, nullptr);
+    return slot ? std::string("accepted") : slot.error().message;
+  };
+  const auto expect_in = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect_in(refusal("modules_to_save", {"classifier"}), "expected a tensor \"classifier.");
+  expect_in(refusal("task_type", "SEQ_CLS"), "expected a tensor \"classifier.");
+  expect_in(refusal("modules_to_save", {"LayerNorm", "layer_norm"}), "orm.weight\"");
+  expect_in(refusal("bias", "all"), ".bias\"");
+  // PEFT names heads of all architectures, and saves no biases of wrapped modules.
+  EXPECT_EQ(refusal("modules_to_save", {"score"}), "accepted");
+  EXPECT_EQ(refusal("bias", "lora_only"), "accepted");
 }
 
 // The thesis fusion mode has no operator for updates: it merges them.
