@@ -1,9 +1,11 @@
 #include "net/devices.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_memory.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -117,6 +119,32 @@ std::string with_mac(const std::string& device, const MacAddress& mac) {
 
 bool can_be_shared(const std::string& driver) {
   return driver == "net_af_packet";
+}
+
+void close_memif_listener(const std::string& arguments) noexcept {
+  constexpr int kMostDescriptors = 4096;
+  const std::string device = "net_memif," + arguments;
+  const std::string role = device_argument(device, "role");
+  if (role != "server" && role != "master") return;
+  std::string path = device_argument(device, "socket");
+  if (path.empty()) path = "/run/memif.sock";  // the driver's default
+  // A descriptor that is never readable takes the socket's place in EAL's set, also if that is made
+  // again.
+  const int quiet = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (quiet < 0) return;
+  for (int fd = 0; fd < kMostDescriptors; ++fd) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    sockaddr_un address{};
+    size = sizeof address - 1;  // keeps the name terminated
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+        address.sun_family != AF_UNIX)
+      continue;
+    const bool is_abstract = address.sun_path[0] == '\0';
+    if (path == address.sun_path + (is_abstract ? 1 : 0)) (void)::dup3(quiet, fd, O_CLOEXEC);
+  }
+  ::close(quiet);
 }
 
 Status attach_devices(std::span<const std::string> devices) {

@@ -34,6 +34,12 @@ std::string with_mac(const std::string& device, const MacAddress& mac);
 // receive all of its packets.
 bool can_be_shared(const std::string& driver);
 
+// Makes the listening socket of a memif server deaf, if `arguments` ("role=server,socket=…") are of
+// one. Call it before the device is closed: DPDK 22.11 frees what its handler of new connections
+// uses, and leaves socket and handler in place. A peer that connects again just then would make
+// EAL's interrupt thread call the handler without end, on freed memory.
+void close_memif_listener(const std::string& arguments) noexcept;
+
 // Creates the devices. Replaces the socket file that a killed memif server left.
 // Errors: kNotFound, kPermission (names the device and the driver's reason).
 Status attach_devices(std::span<const std::string> devices);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <rte_dev.h>
+#include <rte_devargs.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/devices.h"
 #include "net/eal_log.h"
 #include "net/header_bytes.h"
 
@@ -289,6 +291,13 @@ Port::~Port() {
 void Port::close() noexcept {
   const std::lock_guard lock(g_figures_mutex);
   if (!std::exchange(open_, false)) return;
+  if (info_.driver == "net_memif") {
+    rte_eth_dev_info device{};
+    const rte_devargs* arguments = nullptr;
+    if (rte_eth_dev_info_get(info_.id, &device) == 0 && device.device != nullptr)
+      arguments = rte_dev_devargs(device.device);
+    if (arguments != nullptr && arguments->args != nullptr) close_memif_listener(arguments->args);
+  }
   if (rte_eth_dev_stop(info_.id) != 0) log::warning("port {}: did not stop cleanly", info_.device);
   rte_eth_dev_close(info_.id);
 }
