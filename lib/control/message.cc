@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
+#include <span>
+#include <utility>
 
+#include "base/check.h"
+#include "base/wipe.h"
 #include "json/json_file.h"
 #include "json/json_text.h"
 #include "json/unique_keys.h"
@@ -40,6 +45,10 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
   if (json_depth(bytes) > kMaxDepth)
     return refuse(Code::kInvalidArgument,
                   fmt::format("the request is nested deeper than {} levels", kMaxDepth));
+  // The library takes a NUL for the end.
+  if (bytes.contains('\0'))
+    return refuse(Code::kInvalidArgument,
+                  "the request is not JSON in UTF-8: it contains a NUL byte");
   UniqueKeys keys;
   json message = json::parse(bytes, std::ref(keys), false);
   if (message.is_discarded())
@@ -100,10 +109,27 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
   return request;
 }
 
-std::string ok_message(const json& id, const json& result) {
+// dump() frees its text whenever it grows. So the key is only put into the finished text.
+std::string ok_message(const json& id, json result) {
+  constexpr char kKeyField[] = "\"key\":\"";
+  std::string key;
+  const auto found = result.is_object() ? result.find("key") : result.end();
+  if (result.is_object() && found != result.end() && found->is_string()) {
+    auto& text = found->get_ref<std::string&>();
+    if (std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c); })) {
+      key.swap(text);
+      text.assign(key.size(), '?');
+    }
+  }
   json message = envelope(id);
-  message["ok"] = result;
-  return dump(message);
+  message["ok"] = std::move(result);
+  std::string text = dump(message);
+  if (key.empty()) return text;
+  const size_t at = text.find(kKeyField + std::string(key.size(), '?'));
+  CHECK(at != std::string::npos);
+  text.replace(at + sizeof kKeyField - 1, key.size(), key);
+  wipe(std::as_writable_bytes(std::span(key)));
+  return text;
 }
 
 std::string error_message(const json& id, const Error& error) {

@@ -39,7 +39,8 @@ struct Refusal {
 // Safe on any bytes; the error names the field.
 std::expected<Request, Refusal> parse_request(std::string_view bytes);
 
-std::string ok_message(const nlohmann::json& id, const nlohmann::json& result);
+// A tenant's key, "key" of the result, is in no memory that this frees.
+std::string ok_message(const nlohmann::json& id, nlohmann::json result);
 std::string error_message(const nlohmann::json& id, const Error& error);
 std::string progress_message(const nlohmann::json& id, const std::string& stage, double fraction);
 

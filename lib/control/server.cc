@@ -7,11 +7,13 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/wipe.h"
 #include "control/dispatch.h"
 #include "control/job_thread.h"
 #include "control/message.h"
@@ -193,8 +195,13 @@ void Server::Impl::stop() {
 void Server::Impl::serve() {
   while (true) {
     turns_.fetch_add(1, std::memory_order_relaxed);
-    const Outbox::Taken taken = outbox_->take();
-    for (const Outgoing& outgoing : taken.messages) sockets_->send(outgoing);
+    Outbox::Taken taken = outbox_->take();
+    for (Outgoing& outgoing : taken.messages) {
+      sockets_->send(outgoing);
+      // It may have a tenant's key.
+      if (auto* reply = std::get_if<Reply>(&outgoing))
+        wipe(std::as_writable_bytes(std::span(reply->message)));
+    }
     if (taken.is_last) return;
     const bool polls = sockets_->has_stats_subscribers() || sockets_->waits_for_tcp();
     sockets_->wait(outbox_->descriptor(), polls ? kStatsPollMs : -1);
@@ -229,9 +236,9 @@ void Server::Impl::on_request(const Peer& peer, std::string_view bytes) {
   if (!operation) return reply(peer, error_message(request->id, operation.error()));
   if (auto* long_one = std::get_if<WorkerOperation>(&*operation))
     return enqueue(peer, std::move(*request), std::move(*long_one));
-  const auto result = dispatcher_->answer(std::get<QuickOperation>(*operation), jobs_.status());
-  reply(peer,
-        result ? ok_message(request->id, *result) : error_message(request->id, result.error()));
+  auto result = dispatcher_->answer(std::get<QuickOperation>(*operation), jobs_.status());
+  reply(peer, result ? ok_message(request->id, std::move(*result))
+                     : error_message(request->id, result.error()));
 }
 
 void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation operation) {
@@ -258,7 +265,7 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
     if (std::holds_alternative<HandOver>(operation) && !*result) handing_over_.store(false);
   };
   job.answer = [this, peer, id, result] {
-    reply(peer, *result ? ok_message(id, **result) : error_message(id, result->error()));
+    reply(peer, *result ? ok_message(id, std::move(**result)) : error_message(id, result->error()));
   };
   job.refuse = [this, peer, id] { reply(peer, error_message(id, stopping_error())); };
   // Before the job can send progress of its own.

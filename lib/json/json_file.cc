@@ -61,6 +61,8 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& orig
   if (json_depth(text) > kMaxJsonDepth)
     return fail(Code::kCorrupt,
                 fmt::format("{}: JSON nested deeper than {} levels", origin, kMaxJsonDepth));
+  // The library takes a NUL for the end.
+  if (text.contains('\0')) return fail(Code::kCorrupt, origin + ": not JSON: it has a NUL byte");
   UniqueKeys keys;
   try {
     nlohmann::json document = nlohmann::json::parse(text, std::ref(keys));

@@ -346,6 +346,7 @@ uint32_t Reassembler::release(Context& context) noexcept {
   index_.erase(context.key_hash, slot_of(context));
   --tenants_[context.request.tenant_index].contexts;
   context.state = ContextState::kFree;
+  context.key_bytes = {};
   context.next_free = first_free_;
   first_free_ = slot_of(context);
   return count;

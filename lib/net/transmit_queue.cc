@@ -69,6 +69,7 @@ size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& o
     if (job.cursor.done()) {
       if (job.times.arrival_ns != 0) ended_.push_back({.tenant_index = tenant, .job = &job});
       cache_.unpin(*job.entry);
+      job.key = {};
       jobs_[slot].next = first_free_;
       first_free_ = slot;
       --queue.jobs;

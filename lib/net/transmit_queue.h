@@ -54,7 +54,7 @@ class TransmitQueue {
   // A job with times whose last datagram the last poll() has built.
   struct Ended {
     uint32_t tenant_index = 0;
-    const Job* job = nullptr;  // its entry is no longer pinned, and last_out_ns is not set
+    const Job* job = nullptr;  // its entry is no longer pinned, key and last_out_ns are not set
   };
   // Valid until the next push() or poll().
   std::span<const Ended> ended() const noexcept { return ended_; }

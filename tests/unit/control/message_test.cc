@@ -85,6 +85,11 @@ TEST(Message, AcceptsValidRequests) {
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->id, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(plain->args, json::object());
+  const std::string with_nul =
+      std::string(R"({"v":1,"id":1,"op":"health"})") + std::string(1, '\0') + "{}";
+  const auto refused = parse_request(with_nul);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().error.message.find("NUL"), std::string::npos);
   const auto brackets =
       parse_request(R"({"v":1,"id":"[[\"[[","op":"[[[[[[[[[[[[[[[[[[[[[[[[","args":{}})");
   ASSERT_TRUE(brackets) << brackets.error().error.message;
@@ -119,6 +124,10 @@ TEST(Message, MutatedRequestsGetValidJsonAnswers) {
 
 TEST(Message, AnswersAreJsonEvenIfTheyQuoteInvalidText) {
   EXPECT_TRUE(json::accept(error_message("id", {Code::kInternal, "bytes \xff\xfe \"quoted\"\n"})));
+  for (const char* key : {"0123456789abcdef0123456789abcdef", "", "a", "not hex \"", "??"}) {
+    const json result = {{"key", key}, {"tenant", {{"name", "\"key\":\"??"}}}};
+    EXPECT_EQ(json::parse(ok_message("\"key\":\"", result)).at("ok"), result);
+  }
   EXPECT_EQ(json::parse(ok_message(3, {{"a", 1}})),
             (json{{"v", 1}, {"id", 3}, {"ok", {{"a", 1}}}}));
   const auto fraction = [](double value) {

@@ -16,6 +16,7 @@ TEST(JsonFile, BadTextIsRefusedWithTheReason) {
       {"{\"a\": 1,}", "not JSON"},
       {"{\"a\": \"\xff\"}", "not JSON"},
       {"{\"a\": 1} x", "not JSON"},
+      {std::string("{}\0{}", 5), "NUL"},
       {"[1]", "expected a JSON object, found array"},
       {"3", "expected a JSON object, found number"},
       {"{\"a\": 1, \"b\": 2, \"a\": 3}", "'\"a\"' occurs twice"},
