@@ -88,18 +88,21 @@ std::unexpected<Error> as_damage(Error error) {
 }
 
 // Returns an error if the registry has a mark but is gone. Asked before a new file is made.
-Status check_exists(const std::string& path, const RegistryMark& mark,
+Status check_exists(const std::string& path, const RegistryMark& mark, bool must_exist,
                     const std::string& state_dir) {
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0 && info.st_size > 0;
-  return exists || mark.identity.empty() ? Status() : lost_registry(mark, state_dir);
+  return exists || !must_exist ? Status() : lost_registry(mark, state_dir);
 }
 
 Result<Database> open_and_check(const std::string& state_dir) {
   const std::string path = path_in(state_dir);
   ITIF_ASSIGN(const std::optional<RegistryMark> found, read_mark(state_dir));
-  const RegistryMark mark = found.value_or(RegistryMark());
-  ITIF_TRY(check_exists(path, mark, state_dir));
+  RegistryMark mark = found.value_or(RegistryMark());
+  mark.last_id = std::max(mark.last_id, remembered_id(state_dir));
+  // An administrator's mark has no identity, and accepts that there is none.
+  const bool must_exist = found ? !mark.identity.empty() : mark.last_id > 0;
+  ITIF_TRY(check_exists(path, mark, must_exist, state_dir));
   ITIF_TRY(make_private_file(path));
   ITIF_ASSIGN(Database database, Database::open(path));
   ITIF_TRY(database.run("PRAGMA journal_mode = WAL"));
@@ -120,7 +123,7 @@ Result<Database> open_and_check(const std::string& state_dir) {
   }
   // A full disk must not prevent a start. Changes write the mark, too.
   const RegistryMark reached{contents.identity, contents.changes, contents.last_id};
-  if (const Status saved = reached == mark ? Status() : write_mark(state_dir, reached); !saved)
+  if (const Status saved = reached == found ? Status() : write_mark(state_dir, reached); !saved)
     log::warning("registry: {}", saved.error().message);
   // From here on the database's own file has all pages (registry_files.h).
   if (const auto done = database.run("PRAGMA wal_checkpoint(TRUNCATE)"); !done)
@@ -147,6 +150,7 @@ Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
   std::unique_ptr<Registry> registry(new Registry(state_dir, std::move(database)));
   registry->lock_ = std::move(lock);
   registry->files_ = std::move(files);
+  registry->note_files();
   return registry;
 }
 
@@ -164,6 +168,7 @@ Status Registry::acquire() {
   ITIF_ASSIGN(files_, RegistryFiles::open(path_in(state_dir_)));
   database_ = std::move(database);
   lock_ = std::move(lock);
+  note_files();
   return {};
 }
 
@@ -176,6 +181,19 @@ Status Registry::release() {
   return {};
 }
 
+// Returns SQLite's count of changes by other connections, if the database can be read.
+std::optional<int64_t> Registry::data_version() {
+  const auto rows = database_.run("PRAGMA data_version");
+  const auto* version =
+      rows && rows->size() == 1 ? std::get_if<int64_t>(&rows->front().at(0)) : nullptr;
+  return version == nullptr ? std::nullopt : std::optional(*version);
+}
+
+void Registry::note_files() {
+  data_version_ = data_version();
+  files_->note();
+}
+
 Status Registry::check_files() {
   if (!files_) return {};
   // SQLite cannot read this from a file that was emptied.
@@ -183,16 +201,21 @@ Status Registry::check_files() {
       database_.run("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
   const auto* bytes =
       pages && pages->size() == 1 ? std::get_if<int64_t>(&pages->front().at(0)) : nullptr;
-  return files_->check(bytes != nullptr ? *bytes : INT64_MAX);
+  const std::optional<int64_t> version = data_version();
+  const bool others_wrote = version.has_value() && version != data_version_;
+  ITIF_TRY(files_->check(bytes != nullptr ? *bytes : INT64_MAX, others_wrote));
+  if (others_wrote) note_files();
+  return {};
 }
 
 Status Registry::change(const std::function<Status()>& body) {
   ITIF_TRY(check_files());
-  ITIF_TRY(database_.transaction([&]() -> Status {
+  const Status done = database_.transaction([&]() -> Status {
     ITIF_TRY(body());
     return seal_contents(database_);
-  }));
-  return {};
+  });
+  if (files_) note_files();
+  return done;
 }
 
 Status Registry::save_mark() {

@@ -50,7 +50,7 @@ class Registry {
   Status release();
 
   // Checks that the files are still those that were opened. Every change does so before. Errors:
-  // kCorrupt (removed, replaced or emptied; says what to do).
+  // kCorrupt (removed, replaced, emptied or overwritten; says what to do).
   Status check_files();
 
   // Returns every tenant, in order of id. Errors: kCorrupt (names table, row and column).
@@ -75,12 +75,16 @@ class Registry {
       : state_dir_(std::move(state_dir)), database_(std::move(database)) {}
   // Runs `body` in a transaction, on the files that were opened, and makes the checksum of all.
   Status change(const std::function<Status()>& body);
+  std::optional<int64_t> data_version();
+  // Remembers the state of the files as ours.
+  void note_files();
   Status save_mark();
   void try_to_save_mark();
 
   std::string state_dir_;
-  std::optional<FileLock> lock_;        // none: database_ is a copy
-  std::optional<RegistryFiles> files_;  // as lock_
+  std::optional<FileLock> lock_;         // none: database_ is a copy
+  std::optional<RegistryFiles> files_;   // as lock_
+  std::optional<int64_t> data_version_;  // at the last note_files()
   Database database_;
 };
 

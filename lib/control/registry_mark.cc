@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <sodium/crypto_generichash.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "control/file.h"
@@ -20,6 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxMarkBytes = 4096;
+constexpr const char* kLastIdAttribute = "user.itif.last_id";
 
 std::string path_of(const std::string& state_dir) {
   return state_dir + "/registry.mark";
@@ -72,12 +75,27 @@ Result<std::optional<RegistryMark>> read_mark(const std::string& state_dir) {
   return mark;
 }
 
+uint32_t remembered_id(const std::string& state_dir) {
+  std::array<char, 16> text{};
+  const ssize_t size = ::getxattr(state_dir.c_str(), kLastIdAttribute, text.data(), text.size());
+  if (size <= 0) return 0;
+  uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + size, id);
+  return error == std::errc() && end == text.data() + size ? id : 0;
+}
+
 Status write_mark(const std::string& state_dir, const RegistryMark& mark) {
   const json object = {{"identity", mark.identity},
                        {"changes", mark.changes},
                        {"last_id", mark.last_id},
                        {"checksum", checksum_of(mark)}};
-  return write_file(path_of(state_dir), object.dump() + "\n", 0600);
+  ITIF_TRY(write_file(path_of(state_dir), object.dump() + "\n", 0600));
+  if (mark.last_id > remembered_id(state_dir)) {
+    const std::string text = std::to_string(mark.last_id);
+    // A file system without attributes has the file only.
+    (void)::setxattr(state_dir.c_str(), kLastIdAttribute, text.data(), text.size(), 0);
+  }
+  return {};
 }
 
 Status check_not_behind(const RegistryContents& contents, const RegistryMark& mark,
@@ -117,6 +135,7 @@ Status accept_registry(const std::string& state_dir) {
   if (found && *found) mark.last_id = (*found)->last_id;
   if (!found && found.error().code != Code::kCorrupt)
     return std::unexpected(std::move(found.error()));
+  mark.last_id = std::max(mark.last_id, remembered_id(state_dir));
   ITIF_TRY(write_mark(state_dir, mark));
   // itifctl may be root's, and itifd another user's.
   for (const std::string& path : {path_of(state_dir), lock_path})

@@ -2,6 +2,9 @@
 // far the registry has come. It outlives a database that is removed, emptied, or replaced by an
 // older one, so that the loss is noticed and no tenant id is used twice.
 //
+// The highest id is also kept as an extended attribute of the directory (user.itif.last_id), where
+// the file system has such: it outlives all files.
+//
 // Invariant: the mark's numbers are never above those of the intact registry, because a change is
 // committed to the database first. An id is in the mark before a tenant gets it.
 #pragma once
@@ -27,6 +30,9 @@ struct RegistryMark {
 Result<std::optional<RegistryMark>> read_mark(const std::string& state_dir);
 // The mark is on disk when the call returns. Errors: those of write_file().
 Status write_mark(const std::string& state_dir, const RegistryMark& mark);
+
+// Returns the highest id that the directory itself remembers; 0: none, or it cannot.
+uint32_t remembered_id(const std::string& state_dir);
 
 // Checks that a registry is not behind its mark. Errors: kCorrupt: another registry, or an older
 // state of it; names the remedy.

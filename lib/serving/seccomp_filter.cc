@@ -26,7 +26,8 @@ constexpr std::string_view kAllowed =
     "fgetxattr flistxattr flock fstat fstatfs fsync ftruncate getcwd getdents getdents64 "
     "getxattr lchown lgetxattr link linkat listxattr llistxattr lseek lstat mkdir mkdirat "
     "newfstatat open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read "
-    "readahead readlink readlinkat readv rename renameat renameat2 rmdir sendfile splice stat "
+    "readahead readlink readlinkat readv rename renameat renameat2 rmdir sendfile setxattr splice "
+    "stat "
     "statfs statx symlink symlinkat sync_file_range syncfs tee truncate umask unlink unlinkat "
     "utime utimensat utimes write writev inotify_add_watch inotify_init1 inotify_rm_watch "
 

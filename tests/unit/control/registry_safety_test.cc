@@ -1,4 +1,9 @@
 // A registry that is lost, replaced or older than it was: noticed, named, and no id used twice.
+#include <sys/xattr.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "registry_safety_fixture.h"
 
 namespace itif::control {
@@ -68,6 +73,29 @@ TEST_F(RegistrySafety, AMarkThatIsLostIsMadeAgain) {
   expect_refused("ids up to 3", Code::kNotFound);
 }
 
+TEST_F(RegistrySafety, ADirectoryWithoutItsFilesIsRefused) {
+  fill(3);
+  if (::getxattr(state_.c_str(), "user.itif.last_id", nullptr, 0) < 0)
+    GTEST_SKIP() << "no extended attributes here: " << std::strerror(errno);
+  const auto remove_files = [&] {
+    for (const auto& entry : fs::directory_iterator(state_)) fs::remove_all(entry.path());
+  };
+  remove_files();
+  expect_refused("ids up to 3", Code::kNotFound);
+  accept();
+  EXPECT_EQ(*open()->allocate_id(), 4u);
+  remove_files();
+  expect_refused("ids up to 4", Code::kNotFound);
+  // A database alone, from a backup perhaps: ids do not begin below those that were used.
+  fs::remove_all(state_);
+  fill(2);
+  const std::string backup = bytes_of(db_);
+  ASSERT_EQ(*open()->allocate_id(), 3u);
+  remove_files();
+  write_bytes(db_, backup);
+  EXPECT_EQ(*open()->allocate_id(), 4u);
+}
+
 TEST_F(RegistrySafety, ADamagedMarkIsRefused) {
   fill(3);
   const std::string path = state_ + "/registry.mark", good = bytes_of(path);
@@ -130,6 +158,47 @@ TEST_F(RegistrySafety, ChangesAreRefusedAfterTheFileWasEmptied) {
   const Status lost = registry->insert(record_of(9, "late"));
   ASSERT_FALSE(lost);
   EXPECT_NE(lost.error().message.find("emptied"), std::string::npos) << lost.error().message;
+}
+
+// SQLite writes to the log from where it remembers its end: what is before would be lost.
+TEST_F(RegistrySafety, ChangesAreRefusedAfterAFileWasOverwrittenInPlace) {
+  for (const char* suffix : {"", "-wal"}) {
+    fs::remove_all(state_);
+    fill(2);
+    auto registry = open();
+    if (suffix[0] != '\0') {  // the log is empty before
+      ASSERT_TRUE(registry->insert(record_of(7, "seven")));
+    }
+    const std::string older = bytes_of(db_ + suffix);
+    if (suffix[0] != '\0') {
+      ASSERT_TRUE(registry->insert(record_of(8, "eight")));
+    }
+    write_bytes(db_ + suffix, older);
+    for (int i = 0; i < 2; ++i) {
+      const Status lost = registry->insert(record_of(9, "late"));
+      ASSERT_FALSE(lost) << suffix;
+      EXPECT_EQ(lost.error().code, Code::kCorrupt);
+      EXPECT_FALSE(registry->check_files());
+    }
+    fs::resize_file(db_ + suffix, 0);
+    const Status emptied = registry->check_files();
+    ASSERT_FALSE(emptied);
+    EXPECT_NE(emptied.error().message.find("emptied"), std::string::npos)
+        << emptied.error().message;
+  }
+}
+
+TEST_F(RegistrySafety, ABackupWhileItRunsDisturbsNoChange) {
+  fill(2);
+  auto registry = open();
+  for (uint32_t id = 10; id < 20; ++id) {
+    ASSERT_TRUE(registry->insert(record_of(id, "tenant" + std::to_string(id))));
+    fs::remove(dir_ / "backup");
+    sql("VACUUM INTO '" + (dir_ / "backup") + "'");
+    sql("PRAGMA wal_checkpoint(PASSIVE)");
+    const Status checked = registry->check_files();
+    EXPECT_TRUE(checked) << checked.error().message;
+  }
 }
 
 TEST_F(RegistrySafety, AVacuumWhileItRunsIsAllowed) {
