@@ -515,6 +515,11 @@ class Client:
     local: tuple[str, int] | None = None  # address and port to send from
 
     def __post_init__(self):
+        if len(self.key) != 16:
+            raise ValueError(f"a key has 16 bytes, found {len(self.key)}")
+        for name, value, most in (("tenant id", self.tenant_id, 2**32), ("epoch", self.epoch, 2**16)):
+            if not 0 <= value < most:
+                raise ValueError(f"the {name} must be between 0 and {most - 1}, found {value}")
         family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -527,6 +532,7 @@ class Client:
         self.next_request_id = int.from_bytes(os.urandom(8), "little") >> 1
         self.next_sequence = int.from_bytes(os.urandom(8), "little") >> 2
         self.token_renew_s = 0.0  # when to ask for a new one
+        self.refusals = 0  # ICMP "port unreachable", since the last exchange began
         self.latency_s = self.deviation_s = 0.0  # of answers, smoothed (RFC 6298)
         self.round_trip_s = 0.0  # of the last hello, or ping, that was sent once
 
@@ -551,7 +557,7 @@ class Client:
         try:
             self.socket.send(data)
         except ConnectionRefusedError:
-            pass
+            self.refusals += 1
 
     def receive_raw(self, timeout_s: float) -> bytes | None:
         deadline = time.monotonic() + timeout_s
@@ -562,6 +568,7 @@ class Client:
             except (TimeoutError, BlockingIOError):
                 return None
             except ConnectionRefusedError:
+                self.refusals += 1
                 if time.monotonic() >= deadline:
                     return None
                 continue
@@ -659,13 +666,20 @@ class Client:
 
     def infer(self, message: Message, timeout_s=10.0) -> Answer:
         """Sends a request and waits for its answer. Raises Refused or Lost."""
-        self.send_pieces(message)
-        return self.wait(message, timeout_s)
-
-    def wait(self, message: Message, timeout_s=10.0, retransmit=True) -> Answer:
-        """Waits for the answer to a request, some pieces of which have been sent. retransmit=False: only
-        listens. Raises Refused or Lost."""
+        piece_bytes = message.header.fragment_bytes
+        if not MIN_FRAGMENT_BYTES <= piece_bytes <= MAX_FRAGMENT_BYTES or piece_bytes % 4:
+            raise ValueError(f"fragment_bytes must be a multiple of 4 between {MIN_FRAGMENT_BYTES} and "
+                             f"{MAX_FRAGMENT_BYTES}, found {piece_bytes}")
+        if len(message.payload) > MAX_TOTAL_BYTES:
+            raise ValueError(f"a request has at most {MAX_TOTAL_BYTES} bytes, found {len(message.payload)}")
         started = time.monotonic()
+        self.send_pieces(message)
+        return self.wait(message, timeout_s, started=started)
+
+    def wait(self, message: Message, timeout_s=10.0, retransmit=True, started: float | None = None) -> Answer:
+        """Waits for the answer to a request, some pieces of which have been sent, since `started` (default: now).
+        retransmit=False: only listens. Raises Refused or Lost."""
+        started = time.monotonic() if started is None else started
         deadline = started + timeout_s
         request = message.header
         rto, gap, silent, token = self.first_rto_s(), max(self.gap_s, self.round_trip_s / 4), 0, self.token
@@ -803,6 +817,7 @@ class Client:
                         request_id=request_id, total_bytes=len(payload))  # fmt: skip
         deadline = time.monotonic() + timeout_s
         rto = self.rto_s
+        self.refusals = 0
         while (left := deadline - time.monotonic()) > 0:
             self.send_raw(build(header, payload))
             sent = time.monotonic()
@@ -811,6 +826,9 @@ class Client:
                 if rto == self.rto_s:
                     self.round_trip_s = time.monotonic() - sent
                 return answer
+            # One may be late, of an earlier process at that port.
+            if self.refusals > 1:
+                raise Lost(f"nobody listens at {self.address} port {self.port}: its host refuses datagrams to it")
             rto = min(rto * 2, self.max_rto_s)
         raise Lost(f"no {TYPES[expected]} from {self.address} port {self.port} in {timeout_s} s: does the server run "
                    "there?")  # fmt: skip

@@ -45,7 +45,7 @@ constexpr std::array<DropExplanation, kNumDropReasons> kExplanations = {{
      "Find the sender if it rises: the appliance has no TCP."},
     {"The UDP header's length contradicts that of the packet.", kCheckSender},
     {"The UDP checksum is wrong: the packet was damaged.", kCheckLink},
-    {"The datagram is for another UDP port than ports[].udp_port.",
+    {"The datagram is for another UDP port than ports[].udp_port. Its sender is told so (ICMP).",
      "Correct the client's port, or ports[].udp_port."},
     // Spreading.
     {"The worker of the datagram's flow takes its datagrams more slowly than they arrive.",
@@ -75,7 +75,8 @@ constexpr std::array<DropExplanation, kNumDropReasons> kExplanations = {{
     // Tenant and admission.
     {"No tenant has the id in the header.",
      "Give the client the id that `itifctl tenant list` shows, or add the tenant."},
-    {"The datagram is authenticated more weakly than the tenant requires.",
+    {"The datagram is authenticated more weakly than the tenant requires, or than the request that "
+     "it is about.",
      "Set the client's `auth` as `itifctl tenant show` says, or update the tenant's."},
     {"The key's epoch is neither the tenant's current nor its previous one.",
      "Give the client the new key: it was rotated (`itifctl tenant rotate-key`)."},
@@ -91,7 +92,8 @@ constexpr std::array<DropExplanation, kNumDropReasons> kExplanations = {{
     {"The worker has no room for another client's session, or the tenant's share is used.",
      "Raise data_plane.max_sessions, or let clients keep their port and session between "
      "requests."},
-    {"A reply to an unproven address would exceed data_plane.max_unproven_replies.",
+    {"A reply to an unproven address, or to a ping of ICMP, would exceed "
+     "data_plane.max_unproven_replies.",
      "Look for forged source addresses; raise the limit if many new clients share a network."},
     {"The tenant is paused, or its model is not loaded.",
      "Resume it (`itifctl tenant resume`), or see its state in `itifctl tenant show`."},

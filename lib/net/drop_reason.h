@@ -63,7 +63,7 @@ enum class DropReason : uint8_t {
 
   // Tenant and admission (pipeline).
   kUnknownTenant,
-  kBadAuth,  // weaker authentication than the tenant requires
+  kBadAuth,  // weaker authentication than the tenant requires, or than the request had
   kBadEpoch,
   kBadTag,
   kTokenRequired,  // no valid address token

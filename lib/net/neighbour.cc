@@ -15,6 +15,9 @@ namespace {
 constexpr uint8_t kEchoRequest = 8, kEchoReply = 0;
 constexpr uint8_t kEchoRequestV6 = 128, kEchoReplyV6 = 129;
 constexpr uint8_t kGroupQuery = 130;
+constexpr uint8_t kUnreachable = 3, kUnreachablePort = 3;      // type, code
+constexpr uint8_t kUnreachableV6 = 1, kUnreachablePortV6 = 4;  // likewise
+constexpr size_t kMostQuotedBytes = 128;
 constexpr uint8_t kNeighbourSolicitation = 135, kNeighbourAdvertisement = 136;
 constexpr size_t kEchoBytes = 8;
 constexpr size_t kGroupQueryBytes = 28;     // without sources
@@ -190,6 +193,37 @@ DropReason answer_icmp_v6(rte_mbuf& mbuf, const Frame& frame,
 }
 
 }  // namespace
+
+bool asks_for_echo(const rte_mbuf& mbuf, const Frame& frame) noexcept {
+  if (frame.payload_bytes < kEchoBytes) return false;
+  const auto type = load_u8(rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l4_offset));
+  return (frame.kind == Frame::kIcmp && type == kEchoRequest) ||
+         (frame.kind == Frame::kIcmpV6 && type == kEchoRequestV6);
+}
+
+bool answer_other_port(rte_mbuf& mbuf, const Frame& frame) noexcept {
+  const bool is_v4 = frame.peer.ip_version == 4;
+  const std::byte* ip = rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l3_offset);
+  const std::byte* udp = rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l4_offset);
+  if (load_be16(udp) == 0) return false;  // no port waits for an answer
+  std::array<std::byte, kMostQuotedBytes> quoted;
+  const size_t quoted_bytes = size_t{frame.l4_offset} - frame.l3_offset + kUdpBytes;
+  if (quoted_bytes > quoted.size()) return false;
+  std::memcpy(quoted.data(), ip, quoted_bytes);
+  const size_t bytes = kEchoBytes + quoted_bytes;
+  if (bytes > load_be16(udp + 4)) return false;  // longer than the datagram
+  std::byte* out = reframe(mbuf, frame.l4_offset, l3_header_bytes(frame.peer), bytes);
+  if (out == nullptr) return false;
+  std::byte* icmp = out + write_l3_headers(out, frame.peer, is_v4 ? kProtocolIcmp : kProtocolIcmpV6,
+                                           static_cast<uint16_t>(bytes), kEchoHopLimit);
+  std::memset(icmp, 0, kEchoBytes);
+  icmp[0] = std::byte{is_v4 ? kUnreachable : kUnreachableV6};
+  icmp[1] = std::byte{is_v4 ? kUnreachablePort : kUnreachablePortV6};
+  std::memcpy(icmp + kEchoBytes, quoted.data(), quoted_bytes);
+  store_be16(icmp + 2, is_v4 ? static_cast<uint16_t>(~ones_sum({icmp, bytes}))
+                             : l4_checksum(frame.peer, kProtocolIcmpV6, {icmp, bytes}));
+  return true;
+}
 
 DropReason answer_neighbour(rte_mbuf& mbuf, const Frame& frame,
                             const LocalAddresses& local) noexcept {

@@ -140,6 +140,11 @@ class Worker {
     return received.refusal == net::DropReason::kNone && received.frame.kind == net::Frame::kUdp &&
            received.malformed == wire::ParseError::kNone;
   }
+  // Returns true if a datagram must not learn or change anything about a request that began with
+  // `auth`: its sender may not even have the tenant's key.
+  static bool is_weaker(const wire::Header& header, wire::Auth auth) noexcept {
+    return header.auth < auth;
+  }
   // A datagram being handled.
   struct Arrived {
     rte_mbuf* mbuf;

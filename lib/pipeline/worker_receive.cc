@@ -99,7 +99,10 @@ void Worker::handle(rte_mbuf* mbuf, const Received& received) noexcept {
 Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
   const net::Frame& frame = received.frame;
   if (received.refusal == DropReason::kNone && frame.kind != net::Frame::kUdp) {
-    const DropReason reason = net::answer_neighbour(*mbuf, frame, options_.local);
+    const bool may_answer =
+        !net::asks_for_echo(*mbuf, frame) || unproven_.allow(frame.peer, now_ns_);
+    const DropReason reason =
+        may_answer ? net::answer_neighbour(*mbuf, frame, options_.local) : DropReason::kReplyRate;
     if (reason == DropReason::kNone) {
       tx_.push(mbuf);
       return Outcome::forwarded();
@@ -109,6 +112,12 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
     return Outcome::dropped(reason);
   }
   Outcome outcome = Outcome::dropped(received.refusal);
+  if (received.refusal == DropReason::kUdpOtherPort &&
+      snapshot_->intake() != tenant::Intake::kIgnore && unproven_.allow(frame.peer, now_ns_) &&
+      net::answer_other_port(*mbuf, frame)) {
+    tx_.push(mbuf);
+    return outcome;
+  }
   if (received.refusal == DropReason::kAddressConflict) note_conflict(frame);
   if (received.malformed != wire::ParseError::kNone) {
     outcome = Outcome::dropped(net::drop_reason(received.malformed));
@@ -173,7 +182,11 @@ uint64_t Worker::token_end_ns(const Arrived& arrived) const noexcept {
 Outcome Worker::on_ack(const Arrived& arrived) noexcept {
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  if (!cache_.erase(arrived.key)) return Outcome::dropped(DropReason::kNothingToResend);
+  const net::CachedResponse* entry = cache_.find(arrived.key, now_ns_);
+  if (entry == nullptr) return Outcome::dropped(DropReason::kNothingToResend);
+  if (is_weaker(arrived.datagram.header, entry->header.auth))
+    return Outcome::dropped(DropReason::kBadAuth);
+  cache_.erase(arrived.key);
   return Outcome::forwarded();
 }
 
@@ -188,6 +201,7 @@ Outcome Worker::on_resend(const Arrived& arrived) noexcept {
   if (entry == nullptr || entry->header.total_bytes != header.total_bytes ||
       entry->header.fragment_bytes != header.fragment_bytes)
     return Outcome::dropped(DropReason::kNothingToResend);
+  if (is_weaker(header, entry->header.auth)) return Outcome::dropped(DropReason::kBadAuth);
   std::array<wire::Range, wire::kMaxRanges> ranges;
   const size_t count = wire::parse_ranges(arrived.datagram.payload, header.total_bytes, ranges);
   if (count == 0) return Outcome::dropped(DropReason::kWireBadGeometry);

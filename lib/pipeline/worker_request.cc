@@ -110,11 +110,13 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   const wire::Header& header = arrived.datagram.header;
   const net::HashedKey& key = arrived.key;
   if (net::Context* context = reassembler_.find(key)) {
+    if (is_weaker(header, context->auth)) return Outcome::dropped(DropReason::kBadAuth);
     if (context->state == net::ContextState::kExecuting && header.offset == 0)
       answer_repeat(*context, arrived.frame.peer);
     return add_piece(*context, arrived);
   }
   if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
+    if (is_weaker(header, entry->header.auth)) return Outcome::dropped(DropReason::kBadAuth);
     // Only the first piece triggers the answer; otherwise n pieces would send it n times.
     if (header.offset == 0) {
       const DropReason refusal =

@@ -2,14 +2,19 @@
 beside an appliance that serves."""
 
 import json
+import socket
 import subprocess
 import time
 
 import pytest
 from harness.appliance import program
-from harness.namespaces import CLIENT_IPV4
+from harness.clients import assert_accounted, connect, wait_dropped
+from harness.namespaces import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6
+from itif_client import Lost
 
-CASES = {"closed port": (f"{CLIENT_IPV4}:9", "nobody listens on"), "absent host": ("198.18.0.77", "no host answers for"),
+CASES = {"closed port": (f"{CLIENT_IPV4}:9", "nobody listens on"),
+         "other port of the appliance": (f"{SERVER_IPV4}:9999", "nobody listens on"),
+         "absent host": ("198.18.0.77", "no host answers for"),
          "no route": ("203.0.113.9", "unreachable")}
 # The kernel asks for a neighbour three times, once a second.
 LONGEST_S = 10
@@ -43,6 +48,37 @@ def test_loadgen_fails_immediately(namespaces, tenant_file, case):
     assert done.returncode == 1, done.stderr
     assert cause in done.stderr, done.stderr
     assert time.monotonic() - start < LONGEST_S
+
+
+@pytest.mark.parametrize("address, port", [(CLIENT_IPV4, 9), (SERVER_IPV4, 9999), (SERVER_IPV6, 9999)])
+def test_the_python_client_fails_immediately(appliance, namespaces, models, address, port):
+    added = appliance.add_tenant(f"python-{address}".replace(":", "-").replace(".", "-"), models())
+    start = time.monotonic()
+    with pytest.raises(Lost, match=f"nobody listens at {address} port {port}"):
+        with connect(namespaces, added, address=address, port=port) as client:
+            client.infer_tokens([101, 102], "logits")
+    assert time.monotonic() - start < LONGEST_S
+
+
+def test_datagrams_to_other_ports_draw_less_than_they_have(new_appliance, namespaces):
+    """At most as many answers as data_plane.max_unproven_replies allows, each with headers only."""
+    appliance = new_appliance()
+    appliance.sections["data_plane"] |= {"max_unproven_replies": 10}
+    appliance.start()
+    ports = lambda: appliance.ctl_json("drops")["ports"][0]
+    before = ports()
+    with namespaces.inside_client():
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with sender:
+        for _ in range(300):
+            try:
+                sender.sendto(bytes(1000), (SERVER_IPV4, 9999))
+            except ConnectionRefusedError:
+                pass
+    wait_dropped(appliance, "udp_other_port", 300)
+    after = ports()
+    assert 1 <= after["tx_packets"] - before["tx_packets"] <= 30
+    assert_accounted(appliance)
 
 
 def test_doctor_beside_an_appliance(appliance, namespaces):

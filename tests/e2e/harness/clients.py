@@ -15,12 +15,12 @@ from .namespaces import SERVER_IPV4
 GOLDENS = Path(__file__).parents[2] / "data" / "goldens"
 
 
-def connect(namespaces, added, auth=None, address=SERVER_IPV4, namespace=None, make=Client, **options):
+def connect(namespaces, added, auth=None, address=SERVER_IPV4, port=UDP_PORT, namespace=None, make=Client, **options):
     """A client of a tenant that `appliance.add_tenant` returned, by default in the clients' namespace and with the
     tenant's authentication."""
     tenant = added["tenant"]
     with namespaces.inside(namespace or namespaces.client):
-        return make(address, UDP_PORT, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
+        return make(address, port, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
                       epoch=tenant["key_epoch"], auth=auth or tenant["auth"], **options)
 
 

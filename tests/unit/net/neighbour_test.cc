@@ -26,6 +26,15 @@ class Neighbour : public EalTest {
     EXPECT_EQ(mbuf->ol_flags, 0u);
     return to_hex(take(mbuf));
   }
+  // The same for a datagram to a port that is not ours; "none" without a reply.
+  std::string answer_other(const net::test::Frame& frame) {
+    rte_mbuf* mbuf = mbuf_of(frame);
+    net::Frame parsed;
+    EXPECT_EQ(parse_frame(*mbuf, false, local_addresses(), parsed), DropReason::kUdpOtherPort);
+    if (answer_other_port(*mbuf, parsed)) return to_hex(take(mbuf));
+    rte_pktmbuf_free(mbuf);
+    return "none";
+  }
   static std::string hex(const char* text) { return to_hex(from_hex(text)); }
 
   DropReason reason_ = DropReason::kNone;
@@ -142,6 +151,46 @@ TEST_F(Neighbour, PingOfEverySize) {
     put16(frame, 18, 0);  // identification 0
     fix_ipv4_checksum(frame, 14);
     EXPECT_EQ(answer(question.build()), to_hex(frame)) << data;
+  }
+}
+
+// Quotes the headers, and nothing of the payload, so that it cannot be used to amplify.
+TEST_F(Neighbour, ADatagramToAnotherPortIsAnsweredWithItsHeaders) {
+  for (const int version : {4, 6}) {
+    Packet question = version == 4 ? Packet() : Packet::v6();
+    question.destination_port = 9;
+    question.payload = Frame(1000, std::byte{5});
+    const auto asked = question.build();
+    const size_t ip_bytes = version == 4 ? 20 : 40;
+    Packet expected = version == 4 ? Packet() : Packet::v6();
+    expected.destination = kPeerMac;
+    expected.source = kOurMac;
+    std::swap(expected.source_ip, expected.destination_ip);
+    expected.protocol = version == 4 ? 1 : 58;
+    expected.payload =
+        version == 4 ? bytes_of({3, 3, 0, 0, 0, 0, 0, 0}) : bytes_of({1, 4, 0, 0, 0, 0, 0, 0});
+    expected.payload.insert(expected.payload.end(), asked.begin() + 14,
+                            asked.begin() + 14 + static_cast<long>(ip_bytes) + 8);
+    if (version == 4)
+      put16(expected.payload, 2, plain_checksum(expected.payload));
+    else
+      finish_icmp_v6(expected.payload, expected.source_ip, expected.destination_ip);
+    auto frame = expected.build();
+    if (version == 4) {
+      put16(frame, 18, 0);  // identification 0
+      fix_ipv4_checksum(frame, 14);
+    }
+    EXPECT_EQ(answer_other(asked), to_hex(frame)) << version;
+
+    Packet extended = question;
+    for (int i = 0; version == 6 && i < 4; ++i)
+      extended.extensions.push_back({60, bytes_of({5, 2, 0, 0, 1, 0})});
+    EXPECT_NE(answer_other(extended.build()), "none");
+    Packet brief = question;
+    brief.payload.resize(5);
+    EXPECT_EQ(answer_other(brief.build()), "none") << version;
+    question.source_port = 0;
+    EXPECT_EQ(answer_other(question.build()), "none") << version;
   }
 }
 

@@ -38,9 +38,10 @@ class Replays : public WorkerTest {
     frame[25] = static_cast<std::byte>(sum);
     return frame;
   }
-  // A client's resend for the first `bytes` of a response to request 1.
+  // A client's resend for the first `bytes` of a response.
   Bytes resend_of(const Answer& answer, uint32_t bytes) {
-    wire::Header resend = request(1, answer.header.total_bytes);
+    wire::Header resend = request(answer.header.request_id, answer.header.total_bytes);
+    resend.auth = answer.header.auth;
     resend.type = Type::kResend;
     resend.flags = wire::kFlagOfResponse;
     resend.payload_kind = wire::PayloadKind::kNone;
@@ -326,6 +327,54 @@ TEST_F(Replays, SealedRequestsAreDecryptedInPlaceAndAnsweredSealed) {
   send(one(2, 5000));  // weaker than the tenant demands
   run();
   EXPECT_EQ(dropped(DropReason::kBadAuth), 1u);
+}
+
+// A tenant of mode `none` has a client that protects its requests. Somebody without the key reads
+// tenant, session and request id in its datagrams.
+TEST_F(Replays, AProtectedRequestIsNotShownToAWeakerDatagram) {
+  tenant::Tenant open = default_tenant();
+  open.auth = static_cast<uint8_t>(wire::Auth::kNone);
+  publish({open});
+  for (const wire::Auth auth : {wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kSealed}) {
+    const auto id = 10 + static_cast<uint64_t>(auth);
+    wire::Header header = request(id, 200);
+    header.auth = auth;
+    const Bytes payload = token_payload(100);
+    const auto send_pieces = [&](const wire::Header& of) {
+      for (const Bytes& piece : datagrams(of, payload)) send(piece);
+    };
+    send_pieces(header);
+    run();
+    const auto own = answers();
+    ASSERT_EQ(own.size(), 1u);
+    EXPECT_EQ(own[0].header.auth, auth);
+
+    for (int weaker = 0; weaker < static_cast<int>(auth); ++weaker) {
+      const uint64_t before = dropped(DropReason::kBadAuth);
+      wire::Header ask = header;
+      ask.auth = static_cast<wire::Auth>(weaker);
+      send(seal(ask, std::span(payload).first(64)));
+      Answer about = own[0];
+      about.header.auth = ask.auth;
+      send(resend_of(about, own[0].header.total_bytes));
+      wire::Header ack = ask;
+      ack.type = Type::kAck;
+      ack.payload_kind = wire::PayloadKind::kNone;
+      ack.result_kind = wire::ResultKind::kDefault;
+      ack.total_bytes = ack.offset = ack.budget_us = 0;
+      ack.fragment_bytes = 0;
+      send(seal(ack, {}));
+      run();
+      EXPECT_EQ(answers().size(), 0u) << weaker;
+      EXPECT_EQ(dropped(DropReason::kBadAuth), before + 3) << weaker;
+    }
+    send(datagrams(header, payload)[0]);  // the client itself still gets its answer
+    run();
+    const auto again = answers();
+    ASSERT_EQ(again.size(), 1u);
+    EXPECT_EQ(again[0].payload, own[0].payload);
+    EXPECT_EQ(again[0].header.auth, auth);
+  }
 }
 
 }  // namespace
