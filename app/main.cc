@@ -372,6 +372,8 @@ int run(int argc, char** argv) {
 }  // namespace itif::app
 
 int main(int argc, char** argv) {
+  // It would end the process until there is a handler.
+  ::signal(SIGHUP, SIG_IGN);
   // Not an itifd: the process that one starts to parse models.
   if (argc == 2 && std::string_view(argv[1]) == itif::serving::kModelCheckerArgument)
     return itif::serving::run_model_checker(itif::serving::kCheckerSocket);

@@ -4,11 +4,13 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_mempool.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_capabilities.h"
 
 namespace itif::pipeline {
 
@@ -60,6 +62,7 @@ Result<std::unique_ptr<Pipeline>> Pipeline::make(const config::Config& config, c
               LocalRequests::create(static_cast<uint16_t>(pipeline->workers_.size()),
                                     pipeline->pools_.front().get(), clock));
 
+  pipeline->changes_user_ = !config.process.user.empty() && ::geteuid() == 0;
   const std::vector<unsigned>& named = config.data_plane.worker_lcores;
   pipeline->lcores_ = named.empty() ? eal_worker_lcores() : named;
   if (pipeline->lcores_.size() < pipeline->workers_.size()) {
@@ -182,12 +185,18 @@ Status Pipeline::start() {
   running_ = true;
   for (const auto& worker : workers_) worker->allow_run();
   for (size_t i = 0; i < workers_.size(); ++i) {
-    const int error = rte_eal_remote_launch(
-        [](void* worker) {
-          static_cast<Worker*>(worker)->run();
-          return 0;
-        },
-        workers_[i].get(), lcores_[i]);
+    const auto run = [](void* worker) {
+      static_cast<Worker*>(worker)->run();
+      return 0;
+    };
+    // The ports are open: a worker needs no capability. A change of the user takes them as well.
+    const auto run_without_rights = [](void* worker) {
+      drop_thread_capabilities();
+      static_cast<Worker*>(worker)->run();
+      return 0;
+    };
+    const int error = rte_eal_remote_launch(changes_user_ ? +run : +run_without_rights,
+                                            workers_[i].get(), lcores_[i]);
     if (error != 0) {
       return fail(Code::kInternal, fmt::format("lcore {} cannot run worker {}: {}", lcores_[i], i,
                                                errno_text(-error)));

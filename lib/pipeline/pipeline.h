@@ -79,6 +79,7 @@ class Pipeline {
   std::unique_ptr<LocalRequests> local_;
   std::vector<unsigned> lcores_;  // of each worker
   std::atomic<bool> running_{false};
+  bool changes_user_ = false;  // after its start, for process.user
 };
 
 }  // namespace itif::pipeline

@@ -224,6 +224,8 @@ Status leave_root(const std::optional<Account>& account, const config::Config& c
     if (::geteuid() == 0) ITIF_TRY(net::give_hugepages(account->uid, account->gid));
   }
   ITIF_TRY(drop_privileges(account, kept, opens, config.process));
+  if (!account && ::geteuid() == 0)
+    log::warning("runs as root: name a user in process.user, which itifd becomes after its start");
   if (account)
     log::info("runs as user {} with the capabilities {}", account->name, names_of(permitted()));
   return {};

@@ -86,13 +86,24 @@ def test_the_user_and_the_capabilities(unprivileged, namespaces, models):
     assert kept(status) == PORT, "for the handover's port"
     assert Path(f"/proc/{pid}/status").stat().st_uid == 0, "not dumpable: /proc is root's"
     assert_adds_serves_and_removes(appliance, namespaces, models)
-    threads = [status_of(pid, task) for task in os.listdir(f"/proc/{pid}/task")]
+    threads = threads_of(pid)
     assert {thread["Uid"].split()[1] for thread in threads} == {str(NOBODY.pw_uid)}
     workers = [thread for thread in threads if "worker" in thread["Name"]]
     assert workers and {capabilities(thread)["CapPrm"] for thread in workers} == {0}
     assert appliance.stop() == 0
     appliance.start()  # the registry is nobody's now
     assert appliance.stop() == 0
+
+
+def threads_of(pid):
+    return [status_of(pid, task) for task in os.listdir(f"/proc/{pid}/task")]
+
+
+def test_workers_of_root_have_no_capabilities(appliance, namespaces, models):
+    workers = [thread for thread in threads_of(appliance.process.pid) if "worker" in thread["Name"]]
+    assert workers and all(set(capabilities(thread).values()) == {0} for thread in workers)
+    assert_adds_serves_and_removes(appliance, namespaces, models, "of-root")
+    assert "process.user" in appliance.log(), "a warning names what an operator should set"
 
 
 def test_without_handovers_no_capability_is_kept(unprivileged, namespaces, models):
