@@ -33,8 +33,8 @@ struct AddLowRank {
   const void* x = nullptr;  // act [T, k]
   void* out = nullptr;      // act [T, width]; not x
   uint32_t k = 0;
-  uint32_t width = 0;                     // a multiple of num_modules
-  std::span<const AdapterRows> adapters;  // without overlap; some may have no rows
+  uint32_t width = 0;                          // a multiple of num_modules
+  std::span<const AdapterRows> adapters = {};  // without overlap; some may have no rows
   uint32_t first_module = 0, num_modules = 1;
 };
 

@@ -29,14 +29,14 @@ enum class Division : uint8_t {
 };
 
 struct DeviceInfo {
-  std::string kind;             // "host", "cuda"
-  ComputeTypes compute = {};    // accumulation is f32
-  std::string description;      // one line for logs: CPU or GPU name, instruction set, threads
-  std::string reason;           // why this device: "as configured", "CUDA is not used: …"
-  uint32_t num_threads = 0;     // threads of the compute pool; 0: a GPU, which has no pool
-  size_t cache_bytes = 0;       // last-level cache that a CPU uses; 0: unknown, or a GPU
-  size_t core_cache_bytes = 0;  // a core's own second-level cache; 0: unknown, or a GPU
-  size_t memory_bytes = 0;      // available for weights and workspaces when the device was opened
+  std::string kind = {};         // "host", "cuda"
+  ComputeTypes compute = {};     // accumulation is f32
+  std::string description = {};  // one line for logs: CPU or GPU name, instruction set, threads
+  std::string reason = {};       // why this device: "as configured", "CUDA is not used: …"
+  uint32_t num_threads = 0;      // threads of the compute pool; 0: a GPU, which has no pool
+  size_t cache_bytes = 0;        // last-level cache that a CPU uses; 0: unknown, or a GPU
+  size_t core_cache_bytes = 0;   // a core's own second-level cache; 0: unknown, or a GPU
+  size_t memory_bytes = 0;       // available for weights and workspaces when the device was opened
   // Largest batch (rows, padding included) that is padded to a CUDA-graph bucket
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;

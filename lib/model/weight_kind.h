@@ -26,7 +26,7 @@ struct Source {
 enum class Init : uint8_t { kNormal, kOne, kZero };
 
 struct WeightKind {
-  std::string name;  // "layer 3 qkv weight": for messages and progress
+  std::string name = {};  // "layer 3 qkv weight": for messages and progress
   Storage storage = Storage::kVector;
   // Stacked from the top, each of shape `source_shape`. If a matrix has more than two dimensions,
   // all after the first are its columns (a convolution over patches).

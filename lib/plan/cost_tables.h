@@ -24,9 +24,9 @@ namespace itif::plan {
 struct SharedGemm {
   uint32_t n = 0, k = 0;  // its shape
   // For ranges of equal rows.
-  std::vector<double> sequential_ns;
-  std::vector<double> concurrent_ns;  // on a GPU: of tenants whose slots are equally far apart
-  uint32_t times = 1;                 // GEMMs of this shape in a pass
+  std::vector<double> sequential_ns = {};
+  std::vector<double> concurrent_ns = {};  // on a GPU: of tenants whose slots are equally far apart
+  uint32_t times = 1;                      // GEMMs of this shape in a pass
   // The following are measured on a GPU only; empty: not measured.
   std::vector<double> streams_ns = {};
   std::vector<double> pointers_ns = {};

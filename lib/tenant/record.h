@@ -97,10 +97,10 @@ enum class Condition : uint8_t { kLoading, kLoaded, kFailed };
 struct Info {
   Record record;
   Condition condition = Condition::kLoading;
-  std::string failure;         // kFailed: the reason
-  std::string canary_failure;  // why the canary is not loaded; empty: it is, or there is none
+  std::string failure = {};         // kFailed: the reason
+  std::string canary_failure = {};  // why the canary is not loaded; empty: it is, or there is none
   // kLoaded. Also kFailed, if the model could not leave a failed device: its group still holds it.
-  std::optional<LoadedModel> model;
+  std::optional<LoadedModel> model = {};
 };
 
 // The state as users see it, in every document.

@@ -76,7 +76,7 @@ void LowRankTest::run(const Case& of) {
                              .num_modules = of.num_modules});
   ASSERT_TRUE(stream_->synchronize());
   // x · down is of size 1 and may be rounded; so is the sum, once per block of ranks.
-  const double rounding = std::sqrt(double{most}) * 0.5 * 2 * unit();
+  const double rounding = std::sqrt(static_cast<double>(most)) * 0.5 * 2 * unit();
   expect_close(download_activations(out, expected.size()), expected,
                1.01 * unit() * (2 + most / 32) + rounding + 1e-5 + 3e-8 * of.k,
                std::to_string(of.k) + " to " + std::to_string(width));

@@ -78,7 +78,9 @@ TEST_F(GraphMemory, OneLineSaysThatItIsUsedUp) {
           .x = out_->data(), .out = reinterpret_cast<float*>(out_->data()), .count = 1 + batch});
     const uint64_t before = simt::counts().launches;
     ASSERT_TRUE(stream_->warm_up());
-    if (batch >= 4) EXPECT_EQ(simt::counts().launches, before) << "nothing is captured";
+    if (batch >= 4) {
+      EXPECT_EQ(simt::counts().launches, before) << "nothing is captured";
+    }
   }
   const std::string text = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(log::reopen());

@@ -13,7 +13,7 @@
 namespace itif::mkmodel {
 
 struct AdapterOptions {
-  model::BackboneSpec spec;  // of the base
+  model::BackboneSpec spec = {};  // of the base
   // Names of modules, or their ends after a dot; empty: query and value, as PEFT chooses for BERT.
   std::vector<std::string> targets = {};
   uint32_t rank = 8;

@@ -18,8 +18,9 @@ enum class HeadChoice { kNone, kPooler, kEmbedding, kClassification, kTokenClass
 struct ModelOptions {
   model::BackboneSpec spec;
   HeadChoice head = HeadChoice::kNone;
-  std::vector<std::string> labels;  // for both classification heads; empty: two or five defaults
-  DType dtype = DType::kF32;        // of the file: kF32, kF16 or kBF16
+  std::vector<std::string> labels =
+      {};                     // for both classification heads; empty: two or five defaults
+  DType dtype = DType::kF32;  // of the file: kF32, kF16 or kBF16
   uint64_t seed = 1;
   float initializer_range = 0.02f;  // standard deviation of weights and biases; BERT's default
   float layer_norm_range = 0;       // deviation of LayerNorm's parameters from 1 and 0

@@ -219,7 +219,9 @@ class FlippedRegistry : public RegistrySafety {
       expect_equal(records->at(i), expected_.records[i]);
     EXPECT_EQ(*groups, expected_.groups);
     const auto id = (*registry)->allocate_id();
-    if (id) EXPECT_GT(*id, 3u);
+    if (id) {
+      EXPECT_GT(*id, 3u);
+    }
     return false;
   }
 

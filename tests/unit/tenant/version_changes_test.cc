@@ -142,7 +142,9 @@ TEST(VersionChanges, OldVersionsAreForgotten) {
   Record record = first_version();
   for (uint32_t number = 2; number <= 40; ++number) {
     install(record, number);
-    if (number % 3 == 0) ASSERT_TRUE(roll_back(record));
+    if (number % 3 == 0) {
+      ASSERT_TRUE(roll_back(record));
+    }
     ASSERT_LE(all_versions(record).size(), kMaxVersions);
     ASSERT_NE(find_version(record, VersionState::kPrevious), nullptr) << number;
   }
