@@ -10,7 +10,9 @@ from pathlib import Path
 import itif_client
 import pytest
 from harness.appliance import program
-from harness.clients import Golden, Recorder, assert_accounted, connect, dropped, wait_dropped, wait_until
+from harness.clients import (
+    Golden, Recorder, assert_accounted, connect, dropped, same_floats, wait_dropped, wait_until,
+)  # fmt: skip
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6
 
 F32 = 1e-4  # tolerance of the kernels in f32
@@ -216,7 +218,8 @@ def test_a_text_and_its_ids_get_the_same_answer(appliance, namespaces, models, s
     assert len(cases) >= 10
     with connect(namespaces, added) as client:
         for text, ids in cases:
-            assert client.infer_text(text, result_kind="logits").payload == client.infer_tokens(ids, "logits").payload
+            assert same_floats(client.infer_text(text, result_kind="logits").payload,
+                               client.infer_tokens(ids, "logits").payload)
 
 
 def test_every_authentication_and_stronger_ones(appliance, namespaces, models):

@@ -58,8 +58,9 @@ def test_encoders_of_two_groups(cuda_appliance, namespaces):
     with ThreadPoolExecutor(2 * len(names)) as pool:
         for done in [pool.submit(ask, name) for name in names * 2]:
             done.result()
+    wait_until(lambda: all(group["graphs"] > 50 for group in cuda_appliance.ctl_json("group", "list")["groups"]),
+               "graphs of small batches are captured ahead", seconds=60)
     for group in cuda_appliance.ctl_json("group", "list")["groups"]:
-        assert group["graphs"] > 50, "graphs of small batches must be captured ahead"
         assert 0 < group["graph_launches"] <= group["batches"] + PROFILED_PASSES
         assert group["rows"] > group["tokens"], "batches must be padded to graph buckets"
     assert_accounted(cuda_appliance)

@@ -99,7 +99,8 @@ def test_memif(new_appliance, models, workers):
     for each in stats["tenants"]:
         assert each["answered"] == sum(row["answered"] for report in runs for row in report["tenants"]
                                        if row["name"] == each["name"])
-    assert stats["datagrams"]["send_dropped"] == 0
+    # Every answer arrived at the first try. send_dropped may count other frames, which memif
+    # refuses while a peer comes or goes.
     # net_memif resets its statistics when its peer leaves.
     total = assert_accounted(appliance, ports=False)["total"]
     assert total["received"] > 800 and total["nic_missed"] == 0 and total["dropped"] == {}, total

@@ -5,7 +5,7 @@ its question."""
 import time
 
 import pytest
-from harness.clients import Recorder, assert_accounted, connect, dropped, stranger, wait_dropped
+from harness.clients import Recorder, assert_accounted, connect, dropped, same_floats, stranger, wait_dropped
 
 AUTHS = ["none", "header", "full", "sealed"]
 IDS = [101, *range(2000, 2100), 102]
@@ -64,7 +64,8 @@ def test_captured_datagrams_draw_nothing(new_appliance, namespaces, models, auth
         wait_dropped(appliance, "token_required", len(captured) - hellos)
         assert sum(map(len, drain(client))) <= sum(map(len, captured))
         assert answered(appliance) == 0
-        assert client.infer_tokens(IDS, "hidden").payload == answer.payload, "the client itself goes on"
+        again = client.infer_tokens(IDS, "hidden")
+        assert same_floats(again.payload, answer.payload), "the client itself goes on"
     assert_accounted(appliance)
     assert appliance.stop() == 0
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import struct
 import threading
 import time
@@ -65,6 +66,13 @@ class Golden:
         assert len(got) == len(expected), f"{case['kind']} of {len(case['ids'])} tokens"
         worst = max(abs(a - b) for a, b in zip(got, expected))
         assert worst <= tolerance, f"{case['kind']} of {len(case['ids'])} tokens: off by {worst}"
+
+
+def same_floats(payload, expected):
+    """Compares the float32 values of two answers to one request. On CPUs without AVX-512 their last bits depend on how
+    the appliance divides the batch between GEMMs, which changes with time."""
+    pairs = zip(struct.iter_unpack("<f", payload), struct.iter_unpack("<f", expected))
+    return len(payload) == len(expected) and all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-5) for (a,), (b,) in pairs)
 
 
 class Traffic:
