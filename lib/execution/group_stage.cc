@@ -34,12 +34,11 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(
   stage->clock_ = &clock;
   stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
-  uint32_t lendable = 0;
-  for (const pipeline::ReturnRing* ring : returns) lendable += ring->capacity();
+  std::vector<uint32_t> lendable;
+  for (const pipeline::ReturnRing* ring : returns) lendable.push_back(ring->capacity());
   static std::atomic<unsigned> serial{0};
-  ITIF_ASSIGN(stage->ring_,
-              pipeline::RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
-  stage->inbox_.emplace(*stage->ring_, stage->counters_);
+  ITIF_ASSIGN(stage->inbox_, pipeline::GroupInbox::create("itif_group_" + std::to_string(serial++),
+                                                          lendable, stage->counters_));
   ITIF_ASSIGN(auto stream, stage->make_stream(options.share, !options.sharing_workers.empty()));
   stage->use_stream(std::move(stream));
   ITIF_ASSIGN(stage->executor_,
@@ -55,8 +54,8 @@ Result<std::unique_ptr<device::Stream>> GroupStage::make_stream(const device::Sh
                                .is_async = options_.overlaps,
                                .shares_cpus = shares_cpus,
                                .clock = clock_,
-                               .on_done = [bell = &ring_->bell] { bell->ring(); },
-                               .is_awaited = [ring = ring_.get()] { return !ring->empty(); }});
+                               .on_done = [bell = &inbox_->bell()] { bell->ring(); },
+                               .is_awaited = [inbox = inbox_.get()] { return !inbox->empty(); }});
 }
 
 GroupStage::~GroupStage() {
@@ -81,7 +80,7 @@ void GroupStage::stop() {
 
 void GroupStage::end_thread() {
   leaves_loop_.store(true, std::memory_order_release);
-  ring_->bell.ring();
+  inbox_->bell().ring();
   thread_.join();
 }
 
@@ -143,25 +142,25 @@ void GroupStage::run() noexcept {
 // do not ring it are polled.
 void GroupStage::rest(pipeline::Idle& idle) noexcept {
   const auto ready = [this] {
-    return !ring_->empty() || executor_->has_results() || executor_->has_read_packets() ||
+    return !inbox_->empty() || executor_->has_results() || executor_->has_read_packets() ||
            task_.load(std::memory_order_acquire) != nullptr ||
            leaves_loop_.load(std::memory_order_acquire);
   };
   idle.set_busy(busy());
-  if (busy() || executor_->num_executing() == 0) return idle.found_nothing(ring_->bell, ready);
+  if (busy() || executor_->num_executing() == 0) return idle.found_nothing(inbox_->bell(), ready);
   uint64_t sleep_ns = stream_->calls_on_done() ? kRunningSleepNs : kDevicePollNs;
   if (const uint64_t next_ns = executor_->next_step_ns()) {
     const uint64_t now_ns = clock_->now_ns();
     if (next_ns <= now_ns) return;
     sleep_ns = std::min(sleep_ns, next_ns - now_ns);
   }
-  ring_->bell.wait(sleep_ns, ready);
+  inbox_->bell().wait(sleep_ns, ready);
 }
 
 void GroupStage::perform(StageTask& task, const std::function<void()>& meanwhile) {
   CHECK(thread_.joinable());
   task_.store(&task, std::memory_order_release);
-  ring_->bell.ring();
+  inbox_->bell().ring();
   while (task_.load(std::memory_order_acquire) != nullptr) {
     std::this_thread::sleep_for(kTaskPoll);
     if (meanwhile) meanwhile();
@@ -190,7 +189,7 @@ size_t GroupStage::take_requests() noexcept {
   uint64_t start_ns = 0;
   // Bounded, so that a steady stream of requests cannot keep a batch from starting.
   while (taken < runtime::RequestExecutor::kMaxIntake) {
-    const unsigned count = ring_->pop(arrived.data(), arrived.size());
+    const unsigned count = inbox_->pop(arrived.data(), arrived.size());
     if (count == 0) break;
     if (taken == 0 && options_.executor.stamps_stages) start_ns = clock_->now_ns();
     for (unsigned i = 0; i < count; ++i) {

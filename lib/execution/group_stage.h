@@ -1,5 +1,5 @@
-// The thread that runs a group: takes requests from the group's ring, executes them in batches, and
-// returns them to their workers by the workers' rings.
+// The thread that runs a group: takes requests from the group's inbox, executes them in batches,
+// and returns them to their workers by the workers' rings.
 //
 // Threads: workers push to inbox(); the group's thread runs poll() and run(); control calls start()
 // and stop(), and the Group's admit() and release().
@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,7 +21,6 @@
 #include "execution/spin_choice.h"
 #include "pipeline/group_inbox.h"
 #include "pipeline/idle.h"
-#include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
 #include "runtime/completion.h"
 #include "runtime/group.h"
@@ -53,7 +51,7 @@ class StageTask {
 class GroupStage final : private runtime::CompletionSink {
  public:
   // `returns[w]` takes back worker w's requests and packets; its size must be such that it is never
-  // full. All references outlive the stage. Errors: those of make_stream, RequestRing::create and
+  // full. All references outlive the stage. Errors: those of make_stream, GroupInbox::create and
   // Group::make_executor.
   static Result<std::unique_ptr<GroupStage>> create(std::string name,
                                                     std::unique_ptr<runtime::Group> group,
@@ -162,7 +160,8 @@ class GroupStage final : private runtime::CompletionSink {
   std::string name_;
   device::Device* device_ = nullptr;
   const Clock* clock_ = nullptr;
-  std::unique_ptr<pipeline::RequestRing> ring_;  // the stream rings its bell
+  telemetry::ExecutorCounters counters_;
+  std::unique_ptr<pipeline::GroupInbox> inbox_;  // the stream rings its bell
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   const device::TurnTaking* turn_taking_ = nullptr;  // of stream_; null: it takes no turns
@@ -172,8 +171,6 @@ class GroupStage final : private runtime::CompletionSink {
   // Guards options_.share and, where another thread sets or reads them, stream_ and turn_taking_.
   mutable std::mutex share_mutex_;
   GroupStageOptions options_;
-  telemetry::ExecutorCounters counters_;
-  std::optional<pipeline::GroupInbox> inbox_;
   RecentBatches recent_batches_;
   uint64_t free_ns_ = 0;    // the end of the last work that kept the thread from taking requests
   size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead

@@ -54,10 +54,6 @@ Result<Ipv6Address> parse_ipv6(std::string_view text) {
   return address;
 }
 
-bool can_be_host(const Ipv4Address& address) noexcept {
-  return address[0] != 0 && address[0] != 127 && address[0] < 224;
-}
-
 bool can_be_host(const Ipv6Address& address) noexcept {
   if (address[0] == 0xff) return false;
   const bool only_last =
@@ -83,10 +79,6 @@ std::string format_ipv6(const Ipv6Address& address) {
 Ipv6Address link_local(const MacAddress& mac) {
   return {0xfe,   0x80,   0,    0,    0,      0,      0,     0, static_cast<uint8_t>(mac[0] ^ 0x02),
           mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
-}
-
-bool LocalAddresses::owns(const Ipv4Address& address) const noexcept {
-  return std::find(ipv4.begin(), ipv4.end(), address) != ipv4.end();
 }
 
 bool LocalAddresses::owns(const Ipv6Address& address) const noexcept {

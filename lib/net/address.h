@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,7 +28,9 @@ Result<Ipv6Address> parse_ipv6(std::string_view text);
 // Returns false for unspecified, loopback, multicast and (IPv4) reserved addresses, which no single
 // host can own. Frames from such a source are not answered, except IPv6 duplicate address
 // detection.
-bool can_be_host(const Ipv4Address& address) noexcept;
+inline bool can_be_host(const Ipv4Address& address) noexcept {
+  return address[0] != 0 && address[0] != 127 && address[0] < 224;
+}
 bool can_be_host(const Ipv6Address& address) noexcept;
 std::string format_mac(const MacAddress& mac);
 std::string format_ipv4(const Ipv4Address& address);
@@ -44,7 +47,11 @@ struct LocalAddresses {
   uint16_t udp_port = 0;          // host order
   uint16_t vlan = 0;              // accepted besides untagged and priority-tagged frames; 0: none
 
-  bool owns(const Ipv4Address& address) const noexcept;
+  bool owns(const Ipv4Address& address) const noexcept {
+    for (const Ipv4Address& ours : ipv4)
+      if (std::bit_cast<uint32_t>(ours) == std::bit_cast<uint32_t>(address)) return true;
+    return false;
+  }
   bool owns(const Ipv6Address& address) const noexcept;
 };
 

@@ -6,6 +6,8 @@
 namespace itif::net {
 namespace {
 
+using Vector = uint64_t __attribute__((vector_size(16)));
+
 uint16_t fold(uint64_t sum) noexcept {
   sum = (sum & 0xffffffff) + (sum >> 32);
   sum = (sum & 0xffff) + (sum >> 16);
@@ -22,17 +24,17 @@ uint16_t ones_sum(std::span<const std::byte> bytes, uint32_t sum) noexcept {
   const std::byte* data = bytes.data();
   size_t left = bytes.size();
   uint64_t total = 0;
-  // Both halves of each word have an accumulator of their own, so that no carry is lost.
-  for (uint64_t high = 0; left >= 32;) {
-    for (; left >= 32; data += 32, left -= 32) {
-      uint64_t words[4];
-      std::memcpy(words, data, sizeof words);
-      for (const uint64_t word : words) {
-        total += word & 0xffffffff;
-        high += word >> 32;
-      }
+  if (left >= sizeof(Vector)) {
+    // Both halves of each 64-bit lane have an accumulator of their own, so that no carry is lost.
+    Vector low{}, high{};
+    for (; left >= sizeof(Vector); data += sizeof(Vector), left -= sizeof(Vector)) {
+      Vector words;
+      std::memcpy(&words, data, sizeof words);
+      low += words & 0xffffffff;
+      high += words >> 32;
     }
-    total += high;
+    low += high;
+    total = low[0] + low[1];
   }
   for (; left >= 4; data += 4, left -= 4) {
     uint32_t word;
@@ -47,12 +49,20 @@ uint16_t ones_sum(std::span<const std::byte> bytes, uint32_t sum) noexcept {
   return fold(static_cast<uint64_t>(__builtin_bswap16(fold(total))) + sum);
 }
 
+uint16_t address_sum(const Endpoint& peer, uint32_t sum) noexcept {
+  const auto word = [](const std::array<uint8_t, 16>& address, size_t at) -> uint64_t {
+    uint32_t value;
+    std::memcpy(&value, &address[at], sizeof value);
+    return value;
+  };
+  uint64_t total = word(peer.peer_address, 0) + word(peer.our_address, 0);
+  for (size_t at = 4; peer.ip_version == 6 && at < 16; at += 4)
+    total += word(peer.peer_address, at) + word(peer.our_address, at);
+  return fold(static_cast<uint64_t>(__builtin_bswap16(fold(total))) + sum);
+}
+
 uint16_t pseudo_header_sum(const Endpoint& peer, uint8_t protocol, uint32_t l4_bytes) noexcept {
-  const size_t address_bytes = peer.ip_version == 4 ? 4 : 16;
-  const auto peer_bytes = std::as_bytes(std::span(peer.peer_address)).first(address_bytes);
-  const auto our_bytes = std::as_bytes(std::span(peer.our_address)).first(address_bytes);
-  const uint32_t length_sum = (l4_bytes >> 16) + (l4_bytes & 0xffff) + protocol;
-  return ones_sum(our_bytes, ones_sum(peer_bytes, length_sum));
+  return address_sum(peer, (l4_bytes >> 16) + (l4_bytes & 0xffff) + protocol);
 }
 
 uint16_t l4_checksum(const Endpoint& peer, uint8_t protocol,

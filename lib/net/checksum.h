@@ -10,8 +10,11 @@
 namespace itif::net {
 
 // Returns the folded ones'-complement sum of 16-bit words in network order, not complemented. An
-// odd last byte is padded with 0. `sum` is the result of a previous call, over an even length.
+// odd last byte is padded with 0. `sum`: of words before them, folded or not.
 uint16_t ones_sum(std::span<const std::byte> bytes, uint32_t sum = 0) noexcept;
+
+// Returns the folded sum of both addresses and `sum`.
+uint16_t address_sum(const Endpoint& peer, uint32_t sum) noexcept;
 
 // Returns the pseudo-header's folded sum, which is symmetric in the two addresses. Source: RFC 768;
 // RFC 8200 section 8.1.

@@ -17,15 +17,20 @@ size_t l2_header_bytes(const Endpoint& peer) noexcept {
 
 void write_ipv4(std::byte* ip, const Endpoint& peer, uint8_t protocol, size_t l4_bytes,
                 uint8_t hop_limit) noexcept {
-  std::memset(ip, 0, kIpv4Bytes);
-  ip[0] = std::byte{0x45};
-  store_be16(ip + 2, static_cast<uint16_t>(kIpv4Bytes + l4_bytes));
-  store_be16(ip + 6, 0x4000);  // DF: identification may then be 0 (RFC 6864)
-  ip[8] = std::byte{hop_limit};
-  ip[9] = std::byte{protocol};
+  constexpr uint16_t kVersionAndLength = 0x4500;
+  constexpr uint16_t kDontFragment = 0x4000;  // identification may then be 0 (RFC 6864)
+  const auto total_bytes = static_cast<uint16_t>(kIpv4Bytes + l4_bytes);
+  const auto hops_and_protocol = static_cast<uint16_t>(hop_limit << 8 | protocol);
+  store_be16(ip, kVersionAndLength);
+  store_be16(ip + 2, total_bytes);
+  store_be16(ip + 4, 0);
+  store_be16(ip + 6, kDontFragment);
+  store_be16(ip + 8, hops_and_protocol);
   std::memcpy(ip + 12, peer.our_address.data(), 4);
   std::memcpy(ip + 16, peer.peer_address.data(), 4);
-  store_be16(ip + 10, static_cast<uint16_t>(~ones_sum({ip, kIpv4Bytes})));
+  // From the values: to read them back would wait for the stores.
+  const uint32_t sum = kVersionAndLength + kDontFragment + total_bytes + hops_and_protocol;
+  store_be16(ip + 10, static_cast<uint16_t>(~address_sum(peer, sum)));
 }
 
 void write_ipv6(std::byte* ip, const Endpoint& peer, uint8_t protocol, size_t l4_bytes,
@@ -86,18 +91,23 @@ void write_udp_headers(rte_mbuf& mbuf, const Endpoint& peer, size_t payload_byte
 
   mbuf.data_len = static_cast<uint16_t>(l3 + udp_bytes);
   mbuf.pkt_len = mbuf.data_len;
-  mbuf.l2_len = l2_header_bytes(peer);
-  mbuf.l3_len = l3 - mbuf.l2_len;
+  const size_t l2 = l2_header_bytes(peer);
+  mbuf.tx_offload = rte_mbuf_tx_offload(l2, l3 - l2, 0, 0, 0, 0, 0);
   const bool ipv4 = peer.ip_version == 4;
   uint64_t flags = 0;
   if (offloads.udp_checksum) {  // the device expects the pseudo-header sum in the field
     store_be16(udp + 6, pseudo_header_sum(peer, kProtocolUdp, static_cast<uint32_t>(udp_bytes)));
     flags |= RTE_MBUF_F_TX_UDP_CKSUM | (ipv4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
   } else {
-    store_be16(udp + 6, l4_checksum(peer, kProtocolUdp, {udp, udp_bytes}));
+    const uint32_t header_sum =
+        pseudo_header_sum(peer, kProtocolUdp, static_cast<uint32_t>(udp_bytes)) + peer.our_port +
+        peer.peer_port + static_cast<uint32_t>(udp_bytes);
+    const auto checksum =
+        static_cast<uint16_t>(~ones_sum({udp + kUdpBytes, payload_bytes}, header_sum));
+    store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);  // 0 means "none"
   }
   if (offloads.ipv4_checksum && ipv4) {
-    store_be16(frame + mbuf.l2_len + 10, 0);
+    store_be16(frame + l2 + 10, 0);
     flags |= RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_IPV4;
   }
   mbuf.ol_flags |= flags;

@@ -24,6 +24,7 @@ constexpr uint16_t kVolatileFlags = wire::kFlagRetry;
 [[gnu::always_inline]] inline void load_context(const Context& context) noexcept {
   constexpr size_t kCacheLineBytes = 64;
   const auto* at = reinterpret_cast<const std::byte*>(&context);
+#pragma GCC unroll 16
   for (size_t i = 0; i < sizeof(Context); i += kCacheLineBytes) __builtin_prefetch(at + i, 1);
 }
 
@@ -58,7 +59,7 @@ uint32_t piece_bytes(const Context& context, uint32_t i) noexcept {
 
 // The last check before the offset becomes an index: wire::parse has checked the datagram alone,
 // and same_geometry has compared it with the request.
-bool fits(const Context& context, const Arrival& arrival) noexcept {
+[[gnu::always_inline]] inline bool fits(const Context& context, const Arrival& arrival) noexcept {
   const uint32_t offset = arrival.header->offset;
   return offset % context.fragment_bytes == 0 &&
          offset / context.fragment_bytes < context.num_pieces &&
@@ -205,7 +206,7 @@ Reassembler::Added Reassembler::add(Context& context, const Arrival& arrival) no
   return {Outcome::held(), &context, context.state == ContextState::kExecuting};
 }
 
-void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
+inline void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
   // Readers load 4-byte words, so an unaligned payload is moved down in its buffer, over the end of
   // the header, which has been read.
   const std::byte* data = arrival.payload.data();
@@ -232,10 +233,9 @@ void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
   ++held_pieces_;
 }
 
-void Reassembler::become_whole(Context& context, uint64_t now_ns) noexcept {
-  const uint32_t slot = slot_of(context);
-  timers_.cancel(slot);
-  if (context.request.deadline_ns != 0) timers_.set(slot, context.request.deadline_ns);
+inline void Reassembler::become_whole(Context& context, uint64_t now_ns) noexcept {
+  cancel_timer(context);
+  if (context.request.deadline_ns != 0) set_timer(context, context.request.deadline_ns);
   context.state = ContextState::kExecuting;
   context.request.complete_ns = now_ns;
   if (context.request.payload_bytes != 0)
@@ -246,7 +246,18 @@ void Reassembler::schedule(Context& context) noexcept {
   const request::Request& request = context.request;
   uint64_t expiry_ns = std::min(request.arrival_ns + limits_.timeout_ns, context.next_stall_ns);
   if (request.deadline_ns != 0) expiry_ns = std::min(expiry_ns, request.deadline_ns);
+  set_timer(context, expiry_ns);
+}
+
+void Reassembler::set_timer(Context& context, uint64_t expiry_ns) noexcept {
   timers_.set(slot_of(context), expiry_ns);
+  context.has_timer = true;
+}
+
+// A request that arrives whole, without a deadline, needs nothing of the timers' memory.
+void Reassembler::cancel_timer(Context& context) noexcept {
+  if (context.has_timer) timers_.cancel(slot_of(context));
+  context.has_timer = false;
 }
 
 size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
@@ -255,6 +266,7 @@ size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
     const uint32_t slot = timers_.next_expired(now_ns);
     if (slot == TimerWheel::kNil) break;
     Context& context = contexts_[slot];
+    context.has_timer = false;
     const request::Request& request = context.request;
     const uint64_t timeout_ns = request.arrival_ns + limits_.timeout_ns;
     if (context.state == ContextState::kExecuting) {
@@ -342,7 +354,7 @@ uint32_t Reassembler::free_pieces(Context& context) noexcept {
 uint32_t Reassembler::release(Context& context) noexcept {
   DCHECK(context.state != ContextState::kFree);
   const uint32_t count = free_pieces(context);
-  timers_.cancel(slot_of(context));
+  cancel_timer(context);
   index_.erase(context.key_hash, slot_of(context));
   --tenants_[context.request.tenant_index].contexts;
   context.state = ContextState::kFree;

@@ -70,6 +70,7 @@ struct alignas(64) Context {
   uint16_t key_epoch = 0;               // of the first piece; replies use the same
   wire::Auth auth = wire::Auth::kNone;  // of the first piece; replies use the same
   ContextState state = ContextState::kFree;
+  bool has_timer = false;   // private to Reassembler
   uint64_t held_bytes = 0;  // of packet buffers
   uint64_t last_piece_ns = 0;
   uint64_t inline_arrived = 0;               // private to Reassembler
@@ -212,9 +213,12 @@ class Reassembler {
   Table table(Context& context) noexcept;
   uint32_t free_pieces(Context& context) noexcept;
   DropReason charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept;
-  void hold(Context& context, const Arrival& arrival) noexcept;
-  void become_whole(Context& context, uint64_t now_ns) noexcept;
+  // Inline, because every piece and request runs them, and both callers are long.
+  [[gnu::always_inline]] void hold(Context& context, const Arrival& arrival) noexcept;
+  [[gnu::always_inline]] void become_whole(Context& context, uint64_t now_ns) noexcept;
   void schedule(Context& context) noexcept;
+  void set_timer(Context& context, uint64_t expiry_ns) noexcept;
+  void cancel_timer(Context& context) noexcept;
   uint32_t slot_of(const HashedKey& key) const noexcept;  // KeyIndex::kAbsent: none
   uint32_t slot_of(const Context& context) const noexcept {
     return static_cast<uint32_t>(&context - contexts_.data());

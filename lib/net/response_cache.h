@@ -71,7 +71,7 @@ class ResponseCache {
   // much as the cache.
   struct Put {
     HashedKey key;
-    wire::Header header;
+    const wire::Header& header;
     request::ResultBuffer result;
     uint32_t tenant_index = 0;
     bool keep = true;

@@ -50,14 +50,15 @@ Cursor Cursor::resend(const wire::Header& header, std::span<const wire::Range> r
 
 uint64_t Cursor::bytes() const noexcept {
   uint64_t sum = 0;
-  for (uint8_t i = current_; i < count_; ++i) sum += bytes_[i];
+  for (uint8_t i = current_; i < count_; ++i) sum += parts_[i].bytes;
   return sum;
 }
 
 void Cursor::advance(uint32_t bytes) noexcept {
-  offsets_[current_] += bytes;
-  bytes_[current_] -= bytes;
-  if (bytes_[current_] == 0) ++current_;
+  Part& part = parts_[current_];
+  part.offset += bytes;
+  part.bytes -= bytes;
+  if (part.bytes == 0) ++current_;
 }
 
 rte_mbuf* build_datagram(const wire::Header& header, std::span<const std::byte> payload,

@@ -26,14 +26,14 @@ uint32_t fragment_bytes_for(uint32_t path_mtu, uint8_t ip_version, wire::Auth au
 // Returns the largest piece that fits the pool's buffers over IPv6, with a tag and two VLAN tags.
 uint32_t max_fragment_bytes(rte_mempool* pool) noexcept;
 
-// A message to send to `peer`, authenticated with `key`.
+// A message to send to `peer`, authenticated with `key`. Borrowed.
 struct Message {
   // The caller sets total_bytes, fragment_bytes, auth and key_epoch. transmit() sets offset,
   // sequence, payload_bytes and header_bytes per datagram.
-  wire::Header header;
+  const wire::Header& header;
   std::span<const std::byte> payload;  // header.total_bytes long
-  Endpoint peer;
-  wire::Key key{};
+  const Endpoint& peer;
+  const wire::Key& key;
 };
 
 // The unsent parts of a message: ascending ranges of whole pieces. Copies move only the ranges that
@@ -45,10 +45,7 @@ class Cursor {
   Cursor& operator=(const Cursor& other) noexcept {
     current_ = other.current_;
     count_ = other.count_;
-    for (uint8_t i = current_; i < count_; ++i) {
-      offsets_[i] = other.offsets_[i];
-      bytes_[i] = other.bytes_[i];
-    }
+    for (uint8_t i = current_; i < count_; ++i) parts_[i] = other.parts_[i];
     return *this;
   }
   // Covers the whole message; one empty datagram if it has no payload.
@@ -60,19 +57,19 @@ class Cursor {
   bool done() const noexcept { return current_ == count_; }
   // Returns the payload bytes that are left.
   uint64_t bytes() const noexcept;
-  uint32_t offset() const noexcept { return offsets_[current_]; }
+  uint32_t offset() const noexcept { return parts_[current_].offset; }
   // Moves past the piece at offset(), which is `bytes` long. REQUIRES: !done().
   void advance(uint32_t bytes) noexcept;
 
  private:
-  void add(uint32_t offset, uint32_t bytes) noexcept {
-    offsets_[count_] = offset;
-    bytes_[count_++] = bytes;
-  }
+  struct Part {
+    uint32_t offset, bytes;  // without initial values: a cursor has few parts
+  };
+  void add(uint32_t offset, uint32_t bytes) noexcept { parts_[count_++] = {offset, bytes}; }
 
   uint8_t current_ = 0;
   uint8_t count_ = 0;
-  std::array<uint32_t, wire::kMaxRanges> offsets_, bytes_;  // set up to count_
+  std::array<Part, wire::kMaxRanges> parts_;  // set up to count_
 };
 
 struct Transmitted {

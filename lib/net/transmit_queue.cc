@@ -30,20 +30,23 @@ void TransmitQueue::append_tenant(uint32_t tenant) noexcept {
   last_tenant_ = tenant;
 }
 
-bool TransmitQueue::push(const Job& job) noexcept {
-  const uint32_t tenant = job.entry->tenant_index;
+TransmitQueue::Job* TransmitQueue::push(CachedResponse& entry) noexcept {
+  const uint32_t tenant = entry.tenant_index;
   TenantJobs& queue = tenants_[tenant];
   if (!within_share(queue.jobs, 1, count_, jobs_.size())) {
-    cache_.unpin(*job.entry);
-    return false;
+    cache_.unpin(entry);
+    return nullptr;
   }
   const uint32_t slot = first_free_;
   first_free_ = jobs_[slot].next;
-  jobs_[slot].job = job;
+  Job& job = jobs_[slot].job;
+  job.entry = &entry;
+  job.times = {};
+  job.num_tokens = 0;
   append(queue, slot);
   if (++queue.jobs == 1) append_tenant(tenant);
   ++count_;
-  return true;
+  return &job;
 }
 
 size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads,

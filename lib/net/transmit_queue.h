@@ -29,12 +29,10 @@ class TransmitQueue {
   TransmitQueue& operator=(const TransmitQueue&) = delete;
   ~TransmitQueue();  // unpins what is left
 
-  // Queues the part of `entry` that `cursor` covers, to be sent to `peer`. `header`: entry.header
-  // with the peer's auth and key epoch. Takes over one pin of the entry, also on failure. Returns
-  // false if the queue, or the tenant's share of it, is full (DropReason::kTransmitQueueFull).
+  // The part of `entry` that `cursor` covers, on its way to `peer`.
   struct Job {
     CachedResponse* entry = nullptr;
-    wire::Header header;
+    wire::Header header;  // entry.header with the peer's auth and key epoch
     Endpoint peer;
     wire::Key key{};
     Cursor cursor;
@@ -43,7 +41,10 @@ class TransmitQueue {
     request::Times times = {};
     uint32_t num_tokens = 0;  // of that request
   };
-  bool push(const Job& job) noexcept;
+  // Queues a job, whose header, peer, key and cursor the caller sets before the next poll(). Takes
+  // over one pin of the entry, also on failure. Returns nullptr if the queue, or the tenant's share
+  // of it, is full (DropReason::kTransmitQueueFull).
+  Job* push(CachedResponse& entry) noexcept;
 
   // Builds datagrams into `out` while it has room; returns their number. The caller flushes.
   // `now_ns`: becomes first_out_ns of the jobs that begin.
@@ -54,7 +55,7 @@ class TransmitQueue {
   // A job with times whose last datagram the last poll() has built.
   struct Ended {
     uint32_t tenant_index = 0;
-    const Job* job = nullptr;  // its entry is no longer pinned, key and last_out_ns are not set
+    Job* job = nullptr;  // its entry is no longer pinned, key and last_out_ns are not set
   };
   // Valid until the next push() or poll().
   std::span<const Ended> ended() const noexcept { return ended_; }

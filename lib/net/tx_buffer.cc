@@ -12,7 +12,7 @@ TxBuffer::~TxBuffer() {
 }
 
 bool TxBuffer::push(rte_mbuf* mbuf) noexcept {
-  if (count_ == kCapacity && flush() == 0 && count_ == kCapacity) {
+  if (count_ == kCapacity && offer() == 0) {
     rte_pktmbuf_free(mbuf);
     ++dropped_;
     return false;
@@ -22,8 +22,22 @@ bool TxBuffer::push(rte_mbuf* mbuf) noexcept {
   return true;
 }
 
-size_t TxBuffer::flush() noexcept {
+size_t TxBuffer::flush(uint64_t now_ns) noexcept {
   if (count_ == 0) return 0;
+  const size_t sent = offer();
+  if (sent > 0 || sink_ != nullptr) return sent;
+  if (refused_since_ns_ == kNever) {
+    refused_since_ns_ = now_ns;
+  } else if (now_ns - refused_since_ns_ >= kMaxRefusalNs) {
+    rte_pktmbuf_free_bulk(mbufs_.data(), static_cast<unsigned>(count_));
+    dropped_ += count_;
+    count_ = 0;
+    refused_since_ns_ = kNever;
+  }
+  return 0;
+}
+
+size_t TxBuffer::offer() noexcept {
   uint16_t sent;
   if (sink_ == nullptr) {
     sent = port_->tx_burst(queue_, std::span(mbufs_).first(count_));
@@ -34,14 +48,9 @@ size_t TxBuffer::flush() noexcept {
   }
   count_ -= sent;
   if (sent > 0) {
-    refusals_ = 0;
+    refused_since_ns_ = kNever;
     std::copy_n(mbufs_.begin() + sent, count_, mbufs_.begin());
     std::copy_n(bytes_.begin() + sent, count_, bytes_.begin());
-  } else if (sink_ == nullptr && ++refusals_ == kMaxRefusals) {
-    rte_pktmbuf_free_bulk(mbufs_.data(), static_cast<unsigned>(count_));
-    dropped_ += count_;
-    count_ = 0;
-    refusals_ = 0;
   }
   return sent;
 }

@@ -1,9 +1,9 @@
 // The frames that a worker is about to send: on its queue, or by the worker that has the queue.
 //
 // Owned by one worker. push() takes over the mbuf, also on failure. flush() offers all frames to
-// the device, or to the other worker, once; refused frames stay for the next flush. After
-// kMaxRefusals consecutive refusals by the device the frames are freed and counted, so that a dead
-// link does not hold mbufs for ever. They wait for the other worker as long as it takes.
+// the device, or to the other worker, once; refused frames stay for the next flush. When the device
+// has taken nothing for kMaxRefusalNs, the frames are freed and counted, so that a dead link does
+// not hold mbufs for ever. They wait for the other worker as long as it takes.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ class FrameSink {
 class TxBuffer {
  public:
   static constexpr size_t kCapacity = 128;
-  static constexpr uint32_t kMaxRefusals = 4096;
+  // Longer than another process at the port (memif) waits for a CPU that it shares.
+  static constexpr uint64_t kMaxRefusalNs = 50'000'000;
 
   // `sink`: takes the frames instead of the queue.
   TxBuffer(const Port& port, uint16_t queue, FrameSink* sink = nullptr)
@@ -40,8 +41,8 @@ class TxBuffer {
   size_t pending() const noexcept { return count_; }
   // Returns false if full even after a flush; the mbuf is then freed and counted in dropped().
   bool push(rte_mbuf* mbuf) noexcept;
-  // Returns the number of frames handed on.
-  size_t flush() noexcept;
+  // Returns the number of frames handed on. `now_ns` never decreases.
+  size_t flush(uint64_t now_ns) noexcept;
 
   // Frames given to the device. A sink counts its frames itself, when they reach the device.
   uint64_t sent() const noexcept { return sent_; }
@@ -49,10 +50,13 @@ class TxBuffer {
   uint64_t dropped() const noexcept { return dropped_; }  // refused for too long
 
  private:
+  static constexpr uint64_t kNever = UINT64_MAX;
+  size_t offer() noexcept;
+
   const Port* port_;
   FrameSink* sink_;
   uint16_t queue_;
-  uint32_t refusals_ = 0;
+  uint64_t refused_since_ns_ = kNever;  // the first of the flushes that the device refused
   size_t count_ = 0;
   uint64_t sent_ = 0;
   uint64_t dropped_ = 0;

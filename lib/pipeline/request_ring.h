@@ -1,6 +1,6 @@
-// A ring of requests between workers and executors: an rte_ring with many producers and one
-// consumer, and the consumer's doorbell. Producers use relaxed tail sync (RTS), because they share
-// cores with other threads: one that is preempted during an enqueue must not make the others spin.
+// A ring of requests between workers and executors: an rte_ring with one consumer. Many producers
+// use relaxed tail sync (RTS), because they share cores with other threads: one that is preempted
+// during an enqueue must not make the others spin.
 #pragma once
 
 #include <rte_ring.h>
@@ -10,7 +10,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "pipeline/doorbell.h"
 #include "request/request.h"
 
 namespace itif::pipeline {
@@ -21,10 +20,12 @@ struct RingFree {
 
 class RequestRing {
  public:
+  enum class Producers { kOne, kMany };
   // Holds `capacity` requests. `name` is unique in the process. Errors: kResourceExhausted.
-  static Result<std::unique_ptr<RequestRing>> create(const std::string& name, uint32_t capacity);
+  static Result<std::unique_ptr<RequestRing>> create(const std::string& name, uint32_t capacity,
+                                                     Producers producers);
 
-  // Any thread. Returns false if the ring is full.
+  // The producer's thread, or any thread if there are many. Returns false if the ring is full.
   bool push(request::Request* request) noexcept {
     return rte_ring_enqueue(ring_.get(), request) == 0;
   }
@@ -41,8 +42,6 @@ class RequestRing {
   unsigned capacity() const noexcept { return rte_ring_get_capacity(ring_.get()); }
   bool empty() const noexcept { return rte_ring_empty(ring_.get()) != 0; }
   unsigned size() const noexcept { return rte_ring_count(ring_.get()); }
-
-  Doorbell bell;
 
  private:
   std::unique_ptr<rte_ring, RingFree> ring_;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "pipeline/doorbell.h"
 #include "pipeline/request_ring.h"
 
 namespace itif::pipeline {
@@ -29,7 +30,8 @@ class ReturnRing {
   // Errors: kResourceExhausted.
   static Result<std::unique_ptr<ReturnRing>> create(const std::string& name, uint32_t requests) {
     auto made = std::make_unique<ReturnRing>();
-    ITIF_ASSIGN(made->ring_, RequestRing::create(name, kItemsOfRequest * requests));
+    ITIF_ASSIGN(made->ring_, RequestRing::create(name, kItemsOfRequest * requests,
+                                                 RequestRing::Producers::kMany));
     return made;
   }
 
@@ -49,7 +51,7 @@ class ReturnRing {
   unsigned capacity() const noexcept { return ring_->capacity() / kItemsOfRequest; }
   bool empty() const noexcept { return ring_->empty(); }
   unsigned size() const noexcept { return ring_->size(); }
-  Doorbell& bell() noexcept { return ring_->bell; }
+  Doorbell& bell() noexcept { return bell_; }
 
  private:
   static constexpr uintptr_t kPacketsOnly = 1;
@@ -57,6 +59,7 @@ class ReturnRing {
   static constexpr uint32_t kItemsOfRequest = 2;
 
   std::unique_ptr<RequestRing> ring_;
+  Doorbell bell_;
 };
 
 }  // namespace itif::pipeline

@@ -156,7 +156,7 @@ size_t Worker::poll() noexcept {
   const bool stamps = options_.stamps_stages && transmit_.size() > 0;
   const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads,
                                       stamps ? shared_.clock.now_ns() : now_ns_, next_sequence_);
-  const size_t pending = tx_.pending(), flushed = tx_.flush();
+  const size_t pending = tx_.pending(), flushed = tx_.flush(now_ns_);
   // A member idles while its owner has no room: they may share a CPU.
   const size_t waiting = options_.owner_lane == nullptr ? pending : flushed;
   if (!transmit_.ended().empty()) record_sent();
@@ -218,7 +218,7 @@ void Worker::sweep() noexcept {
 void Worker::announce() noexcept {
   if (!link_up_) return;  // watch_link() will
   net::announce(tx_, options_.pool, announcements_);
-  tx_.flush();
+  tx_.flush(now_ns_);
 }
 
 // Announces our addresses whenever the link comes up: the cable may now be elsewhere, and

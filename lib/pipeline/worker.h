@@ -255,7 +255,7 @@ class Worker {
   std::array<Received, kBurst> received_;
   // Complete requests that lend() will give to their groups: within the poll, a few at once, for
   // one clock reading and one ring operation.
-  static constexpr size_t kLentAtOnce = 8;
+  static constexpr size_t kLentAtOnce = 32;
   std::array<request::Request*, kLentAtOnce> lent_{};
   std::array<GroupInbox*, kLentAtOnce> lent_to_{};
   size_t num_lent_ = 0;

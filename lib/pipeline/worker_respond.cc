@@ -207,20 +207,21 @@ bool Worker::respond(net::Context& context) noexcept {
                                            .keep = (request.flags & wire::kFlagNoCache) == 0,
                                            .now_ns = now_ns_});
   request.result = {};
-  if (entry == nullptr ||
-      !transmit_.push(
-          {.entry = entry,
-           .header = header,
-           .peer = context.peer,
-           .key = context.key_bytes,
-           .cursor = net::Cursor::whole(header),
-           .times = options_.stamps_stages ? request::times_of(request) : request::Times(),
-           .num_tokens = request.num_tokens})) {
+  net::TransmitQueue::Job* job = entry != nullptr ? transmit_.push(*entry) : nullptr;
+  if (job == nullptr) {
     counters_.transmit_refused.add();
     request.status = StatusCode::kOverloaded;
     request.detail = "this tenant's responses are requested faster than they can be sent";
     request.retry_after_us = 20'000;
     return false;
+  }
+  job->header = header;
+  job->peer = context.peer;
+  job->key = context.key_bytes;
+  job->cursor = net::Cursor::whole(header);
+  if (options_.stamps_stages) {
+    job->times = request::times_of(request);
+    job->num_tokens = request.num_tokens;
   }
   counters_.responses.add();
   tenants_[request.tenant_index].responses.add();
@@ -284,14 +285,13 @@ void Worker::account_end(net::Context& context) noexcept {
 void Worker::record_sent() noexcept {
   const uint64_t sent_ns = shared_.clock.now_ns();
   for (const net::TransmitQueue::Ended& ended : transmit_.ended()) {
-    const net::TransmitQueue::Job& job = *ended.job;
-    request::Times times = job.times;
-    times.last_out_ns = sent_ns;
-    stages_.add(ended.tenant_index, times);
+    net::TransmitQueue::Job& job = *ended.job;
+    job.times.last_out_ns = sent_ns;
+    stages_.add(ended.tenant_index, job.times);
     if (shared_.tracer.wants(job.header.tenant_id))
       shared_.tracer.add(job.header.tenant_id,
                          {job.header.request_id, job.header.session, job.num_tokens, options_.id,
-                          StatusCode::kOk, times});
+                          StatusCode::kOk, job.times});
   }
   stages_.flush();
 }
@@ -323,13 +323,13 @@ DropReason Worker::transmit_cached(net::CachedResponse& entry, const Arrived& ar
     return DropReason::kNone;
   }
   cache_.pin(entry);
-  return transmit_.push({.entry = &entry,
-                         .header = header,
-                         .peer = arrived.frame.peer,
-                         .key = *verified.key,
-                         .cursor = cursor})
-             ? DropReason::kNone
-             : DropReason::kTransmitQueueFull;
+  net::TransmitQueue::Job* job = transmit_.push(entry);
+  if (job == nullptr) return DropReason::kTransmitQueueFull;
+  job->header = header;
+  job->peer = arrived.frame.peer;
+  job->key = *verified.key;
+  job->cursor = cursor;
+  return DropReason::kNone;
 }
 
 }  // namespace itif::pipeline

@@ -28,7 +28,7 @@ bool Quota::admit(uint32_t tenant_index, uint32_t quota_rps, uint64_t now_ns,
                   uint32_t& retry_after_us) noexcept {
   if (quota_rps == 0) return true;
   const Rate rate(quota_rps);
-  std::atomic<uint64_t>& word = theoretical_arrival_ns_[tenant_index];
+  std::atomic<uint64_t>& word = arrivals_[tenant_index].theoretical_ns;
   uint64_t expected_ns = word.load(std::memory_order_relaxed);
   for (;;) {
     if (const uint32_t wait_us = rate.wait_us(expected_ns, now_ns); wait_us > 0) {
@@ -44,13 +44,13 @@ bool Quota::would_admit(uint32_t tenant_index, uint32_t quota_rps, uint64_t now_
                         uint32_t& retry_after_us) const noexcept {
   if (quota_rps == 0) return true;
   const uint64_t expected_ns =
-      theoretical_arrival_ns_[tenant_index].load(std::memory_order_relaxed);
+      arrivals_[tenant_index].theoretical_ns.load(std::memory_order_relaxed);
   retry_after_us = Rate(quota_rps).wait_us(expected_ns, now_ns);
   return retry_after_us == 0;
 }
 
 void Quota::reset(uint32_t tenant_index) noexcept {
-  theoretical_arrival_ns_[tenant_index].store(0, std::memory_order_relaxed);
+  arrivals_[tenant_index].theoretical_ns.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace itif::sched

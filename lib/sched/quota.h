@@ -1,4 +1,5 @@
-// Request quotas per tenant, shared by all workers: one atomic word per tenant, no lock.
+// Request quotas per tenant, shared by all workers: one atomic word per tenant, no lock. Requests
+// of tenants without a quota read and write nothing here.
 //
 // Source: the generic cell rate algorithm (ITU-T I.371, virtual scheduling): a request conforms if
 // it arrives no earlier than `tolerance` before its theoretical arrival time.
@@ -26,7 +27,11 @@ class Quota {
   void reset(uint32_t tenant_index) noexcept;
 
  private:
-  std::array<std::atomic<uint64_t>, tenant::kMaxTenants> theoretical_arrival_ns_{};
+  // A cache line each, so that workers that serve different tenants do not share one.
+  struct alignas(64) Arrival {
+    std::atomic<uint64_t> theoretical_ns{0};
+  };
+  std::array<Arrival, tenant::kMaxTenants> arrivals_{};
 };
 
 }  // namespace itif::sched

@@ -25,15 +25,18 @@ Header reply_header(const Header& to, Type type) noexcept {
   return reply;
 }
 
-bool seal(Header header, const Key& key, std::span<std::byte> datagram) noexcept {
-  const size_t head_bytes = header_size(header.auth);
+// Completes the header where it is sent from: each copy of a header that has just been written
+// field by field waits for the fields.
+bool seal(const Header& fields, const Key& key, std::span<std::byte> datagram) noexcept {
+  const size_t head_bytes = header_size(fields.auth);
   if (datagram.size() < head_bytes || datagram.size() - head_bytes > kMaxFragmentBytes)
     return false;
   const std::span<std::byte> payload = datagram.subspan(head_bytes);
+  std::memcpy(datagram.data(), &fields, kHeaderBytes);
+  Header& header = *reinterpret_cast<Header*>(datagram.data());
   header.header_bytes = static_cast<uint8_t>(head_bytes);
   header.payload_bytes = static_cast<uint16_t>(payload.size());
-  if (is_single(header.type)) header.total_bytes = header.payload_bytes;
-  std::memcpy(datagram.data(), &header, kHeaderBytes);
+  if (is_single(header.type)) header.total_bytes = static_cast<uint32_t>(payload.size());
   if (header.auth != Auth::kNone) {
     const auto tag = header.auth == Auth::kSealed ? encrypt(key, header, payload)
                                                   : compute_tag(key, header, payload);
@@ -42,7 +45,7 @@ bool seal(Header header, const Key& key, std::span<std::byte> datagram) noexcept
   return true;
 }
 
-size_t build(Header header, std::span<const std::byte> payload, const Key& key,
+size_t build(const Header& header, std::span<const std::byte> payload, const Key& key,
              std::span<std::byte> out) noexcept {
   const size_t head_bytes = header_size(header.auth);
   if (payload.size() > kMaxFragmentBytes || out.size() < head_bytes + payload.size()) return 0;

@@ -73,14 +73,15 @@ Header reply_header(const Header& to, Type type) noexcept;
 // Writes header, tag (if header.auth requires one) and payload to `out`. Sets header.header_bytes,
 // header.payload_bytes and, for types of one datagram, header.total_bytes. Returns the bytes
 // written; 0 if `out` is too small or the payload exceeds kMaxFragmentBytes.
-size_t build(Header header, std::span<const std::byte> payload, const Key& key,
+size_t build(const Header& header, std::span<const std::byte> payload, const Key& key,
              std::span<std::byte> out) noexcept;
 
 // Like build(), for a payload that is already in place after the header (in a packet buffer).
-// Writes header and tag to the first header_size(header.auth) bytes of `datagram`; the rest is the
-// payload, which Auth::kSealed encrypts in place. Returns false if `datagram` is too small or the
-// payload exceeds kMaxFragmentBytes.
-bool seal(Header header, const Key& key, std::span<std::byte> datagram) noexcept;
+// `fields`: the header, not in `datagram`. Writes header and tag to the first
+// header_size(fields.auth) bytes of `datagram`; the rest is the payload, which Auth::kSealed
+// encrypts in place. Returns false if `datagram` is too small or the payload exceeds
+// kMaxFragmentBytes.
+bool seal(const Header& fields, const Key& key, std::span<std::byte> datagram) noexcept;
 
 // Encrypts a payload in place and returns its tag. The nonce consists of fields of the header, so
 // that `header` must not be sealed twice with different payloads; see Header::sequence. REQUIRES:

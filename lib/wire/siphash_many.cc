@@ -24,8 +24,9 @@ size_t num_words(const SipHashInput& input) noexcept {
 }
 
 // Copies at most 64 bytes: both ends of a power of two, which may overlap. Faster than a call of
-// memcpy.
-void copy_short(std::byte* to, const std::byte* from, size_t bytes) noexcept {
+// memcpy. Inline, as its caller: code for SSE, called between instructions of AVX, is slow.
+[[gnu::always_inline]] inline void copy_short(std::byte* to, const std::byte* from,
+                                              size_t bytes) noexcept {
   const auto both_ends = [&](auto size) {
     std::memcpy(to, from, size());
     std::memcpy(to + bytes - size(), from + bytes - size(), size());
@@ -40,17 +41,18 @@ void copy_short(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 
 // Copies the part of `from`, which begins at byte `at` of the input, that is in the block at
 // `block_at`.
-void copy_part(std::span<const std::byte> from, size_t at, size_t block_at,
-               std::byte* block) noexcept {
+[[gnu::always_inline]] inline void copy_part(std::span<const std::byte> from, size_t at,
+                                             size_t block_at, std::byte* block) noexcept {
   const size_t begin = std::max(at, block_at);
   const size_t end = std::min(at + from.size(), block_at + kBlockBytes);
   if (begin < end) copy_short(block + (begin - block_at), from.data() + (begin - at), end - begin);
 }
 
-// Returns eight words of an input, from byte `block_at` on: in place if all are bytes of the tail,
-// else in `scratch`. Bytes after the last word are 0.
+// Returns eight words of an input, from byte `block_at` on: in place if all are bytes of the head,
+// or all of the tail, else in `scratch`. Bytes after the last word are 0.
 const std::byte* block_of(const SipHashInput& input, size_t block_at, std::byte* scratch) noexcept {
   const size_t head = input.head.size(), total = head + input.tail.size();
+  if (block_at + kBlockBytes <= head) return input.head.data() + block_at;
   if (block_at >= head && block_at + kBlockBytes <= total)
     return input.tail.data() + (block_at - head);
   std::memset(scratch, 0, kBlockBytes);

@@ -1,5 +1,6 @@
 #include "ingest_group.h"
 
+#include <array>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -7,19 +8,21 @@
 namespace itif::fuzz {
 namespace {
 
-std::unique_ptr<pipeline::RequestRing> make_ring(uint32_t capacity) {
-  auto ring = pipeline::RequestRing::create("fuzz_group", capacity);
-  CHECK(ring.has_value());
-  return std::move(*ring);
+std::unique_ptr<pipeline::GroupInbox> make_inbox(uint32_t capacity,
+                                                 const telemetry::ExecutorCounters& counters) {
+  const std::array<uint32_t, 2> capacities = {capacity, capacity};  // of the stage's workers
+  auto inbox = pipeline::GroupInbox::create("fuzz_group", capacities, counters);
+  CHECK(inbox.has_value());
+  return std::move(*inbox);
 }
 
 }  // namespace
 
 IngestGroup::IngestGroup(uint32_t max_requests, Clients& clients, const Clock& clock)
-    : clients_(clients), clock_(clock), ring_(make_ring(max_requests)), inbox_(*ring_, counters_) {}
+    : clients_(clients), clock_(clock), inbox_(make_inbox(max_requests, counters_)) {}
 
 void IngestGroup::take() {
-  for (request::Request* request; ring_->pop(&request, 1) == 1;) {
+  for (request::Request* request; inbox_->pop(&request, 1) == 1;) {
     clients_.check_delivered(*request);
     for (const Waiting& other : waiting_) CHECK(other.request != request);
     request->queued_ns = clock_.now_ns();

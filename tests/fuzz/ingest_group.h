@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "ingest_clients.h"
 #include "pipeline/group_inbox.h"
-#include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
 #include "telemetry/counters.h"
 
@@ -19,7 +18,7 @@ class IngestGroup {
  public:
   IngestGroup(uint32_t max_requests, Clients& clients, const Clock& clock);
 
-  pipeline::GroupInbox& inbox() { return inbox_; }
+  pipeline::GroupInbox& inbox() { return *inbox_; }
   void set_busy_until(uint64_t ns) { counters_.busy_until_ns.set(ns); }
   // Takes what the worker has lent.
   void take();
@@ -40,8 +39,7 @@ class IngestGroup {
   Clients& clients_;
   const Clock& clock_;
   telemetry::ExecutorCounters counters_;
-  std::unique_ptr<pipeline::RequestRing> ring_;
-  pipeline::GroupInbox inbox_;
+  std::unique_ptr<pipeline::GroupInbox> inbox_;
   std::deque<Waiting> waiting_;
 };
 

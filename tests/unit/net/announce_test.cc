@@ -102,7 +102,7 @@ TEST_F(Announce, LoopedBackAnnouncementsAreDropped) {
   const LocalAddresses local = local_addresses();
   TxBuffer tx(*port, 0);
   EXPECT_EQ(announce(tx, pool(), announcements(local)), 4u);
-  EXPECT_EQ(tx.flush(), 4u);
+  EXPECT_EQ(tx.flush(0), 4u);
   rte_mbuf* mbufs[8];
   ASSERT_EQ(port->rx_burst(0, mbufs), 4);
   for (rte_mbuf* mbuf : std::span(mbufs).first(4)) {

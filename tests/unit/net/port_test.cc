@@ -47,10 +47,10 @@ TEST_F(PortTest, RingDeviceReturnsSentFrames) {
   EXPECT_TRUE(port->link().up);
   {
     TxBuffer buffer(*port, 0);
-    EXPECT_EQ(buffer.flush(), 0u);
+    EXPECT_EQ(buffer.flush(0), 0u);
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
     EXPECT_EQ(buffer.pending(), 3u);
-    EXPECT_EQ(buffer.flush(), 3u);
+    EXPECT_EQ(buffer.flush(0), 3u);
     EXPECT_EQ(buffer.sent(), 3u);
   }
   rte_mbuf* mbufs[8];
@@ -81,12 +81,22 @@ TEST_F(PortTest, FullQueueKeepsFramesAndDeadQueueDropsThem) {
   rte_mbuf* mbufs[64];
   ASSERT_EQ(port->rx_burst(0, std::span(mbufs).first(1)), 1);
   rte_pktmbuf_free(mbufs[0]);
-  EXPECT_EQ(buffer.flush(), 1u);
+  EXPECT_EQ(buffer.flush(0), 1u);
   EXPECT_EQ(buffer.pending(), TxBuffer::kCapacity - 1);
-  for (uint32_t i = 0; i < TxBuffer::kMaxRefusals; ++i) EXPECT_EQ(buffer.flush(), 0u);
+  EXPECT_EQ(buffer.flush(1), 0u);
+  // push() offers the frames, too: the time begins again with each frame that the device takes.
+  EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
+  ASSERT_EQ(port->rx_burst(0, std::span(mbufs).first(1)), 1);
+  rte_pktmbuf_free(mbufs[0]);
+  EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
+  EXPECT_EQ(buffer.pending(), TxBuffer::kCapacity);
+  EXPECT_EQ(buffer.flush(1 + TxBuffer::kMaxRefusalNs), 0u);
+  EXPECT_EQ(buffer.flush(2 * TxBuffer::kMaxRefusalNs), 0u);
+  EXPECT_EQ(buffer.pending(), TxBuffer::kCapacity);
+  EXPECT_EQ(buffer.flush(1 + 2 * TxBuffer::kMaxRefusalNs), 0u);
   EXPECT_EQ(buffer.pending(), 0u);
-  EXPECT_EQ(buffer.dropped(), TxBuffer::kCapacity);
-  EXPECT_EQ(buffer.sent(), 1u);
+  EXPECT_EQ(buffer.dropped(), 1 + TxBuffer::kCapacity);
+  EXPECT_EQ(buffer.sent(), 2u);
   size_t drained = 0;
   while (const uint16_t count = port->rx_burst(0, mbufs)) {
     rte_pktmbuf_free_bulk(mbufs, count);
@@ -103,28 +113,29 @@ TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
   std::vector<uint64_t> order;
   {
     TransmitQueue queue(3, 8, cache);
-    const auto job_of = [&](uint64_t id, uint32_t bytes) {
+    const auto push = [&](uint64_t id, uint32_t bytes) {
       wire::Header header;
       header.type = wire::Type::kResponse;
       header.request_id = id;
       header.total_bytes = bytes;
       header.fragment_bytes = 64;
-      TransmitQueue::Job job;
       const request::ResultBuffer result{static_cast<std::byte*>(calloc(bytes, 1)), bytes};
       const auto tenant = static_cast<uint32_t>(id);
-      job.entry = cache.put({hashed({0, 0, id}, 1), header, result, tenant, false, 1});
-      job.header = header;
-      job.cursor = Cursor::whole(header);
-      return job;
+      TransmitQueue::Job* job =
+          queue.push(*cache.put({hashed({0, 0, id}, 1), header, result, tenant, false, 1}));
+      if (job == nullptr) return false;
+      job->header = header;
+      job->cursor = Cursor::whole(header);
+      return true;
     };
-    EXPECT_TRUE(queue.push(job_of(1, 64 * 300)));
-    EXPECT_TRUE(queue.push(job_of(2, 64 * 2)));
-    EXPECT_TRUE(queue.push(job_of(3, 64 * 20)));
-    EXPECT_FALSE(queue.push(job_of(4, 64)));  // full: its cache entry is removed
+    EXPECT_TRUE(push(1, 64 * 300));
+    EXPECT_TRUE(push(2, 64 * 2));
+    EXPECT_TRUE(push(3, 64 * 20));
+    EXPECT_FALSE(push(4, 64));  // full: its cache entry is removed
     EXPECT_EQ(cache.num_entries(), 3u);
     const auto round = [&] {
       queue.poll(buffer, pool(), {}, 1, next_sequence);
-      while (buffer.flush() > 0) {
+      while (buffer.flush(0) > 0) {
         rte_mbuf* mbufs[64];
         while (const uint16_t count = port->rx_burst(0, mbufs))
           for (uint16_t i = 0; i < count; ++i) {
@@ -142,11 +153,11 @@ TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
     EXPECT_EQ(begin,
               (std::vector<uint64_t>{1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 1}));
     round();
-    EXPECT_TRUE(queue.push(job_of(5, 64)));
+    EXPECT_TRUE(push(5, 64));
     round();
     EXPECT_EQ(queue.size(), 0u);
     EXPECT_EQ(order.size(), 300u + 2 + 20 + 1);
-    EXPECT_TRUE(queue.push(job_of(6, 64 * 3)));  // still queued: the destructor releases it
+    EXPECT_TRUE(push(6, 64 * 3));  // still queued: the destructor releases it
   }
   EXPECT_EQ(cache.num_entries(), 0u);
   EXPECT_EQ(cache.bytes(), 0u);
@@ -167,19 +178,20 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
     header.tenant_id = tenant;
     header.total_bytes = kBytes;
     header.fragment_bytes = 64;
-    TransmitQueue::Job job;
     const request::ResultBuffer result{static_cast<std::byte*>(calloc(kBytes, 1)), kBytes};
-    job.entry = cache.put({hashed({tenant, 0, id}, 1), header, result, tenant, false, 1});
-    job.header = header;
-    job.cursor = Cursor::whole(header);
-    return queue.push(job);
+    TransmitQueue::Job* job =
+        queue.push(*cache.put({hashed({tenant, 0, id}, 1), header, result, tenant, false, 1}));
+    if (job == nullptr) return false;
+    job->header = header;
+    job->cursor = Cursor::whole(header);
+    return true;
   };
   uint64_t greedy = 0;
   while (push(0, greedy)) ++greedy;
   EXPECT_EQ(greedy, 32u);  // a tenant may hold at most as many as remain free
   EXPECT_TRUE(push(1, 1));
   queue.poll(buffer, pool(), {}, 1, next_sequence);
-  buffer.flush();
+  buffer.flush(0);
   std::vector<uint32_t> order;
   rte_mbuf* mbufs[64];
   while (const uint16_t count = port->rx_burst(0, mbufs)) {
@@ -211,15 +223,16 @@ TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
     header.request_id = id;
     header.total_bytes = 64 * pieces;
     header.fragment_bytes = 64;
-    TransmitQueue::Job job;
     const request::ResultBuffer result{static_cast<std::byte*>(calloc(64 * pieces, 1)),
                                        64 * pieces};
-    job.entry = cache.put({hashed({7, 8, id}, 1), header, result, 3, false, 1});
-    job.header = header;
-    job.cursor = Cursor::whole(header);
-    job.times.arrival_ns = arrival_ns;
-    job.num_tokens = 5;
-    return queue.push(job);
+    TransmitQueue::Job* job =
+        queue.push(*cache.put({hashed({7, 8, id}, 1), header, result, 3, false, 1}));
+    if (job == nullptr) return false;
+    job->header = header;
+    job->cursor = Cursor::whole(header);
+    job->times.arrival_ns = arrival_ns;
+    job->num_tokens = 5;
+    return true;
   };
   const auto ended = [&](uint64_t now_ns) {
     queue.poll(buffer, pool(), {}, now_ns, next_sequence);
@@ -232,7 +245,7 @@ TEST_F(PortTest, TheTransmitQueueReportsTimedJobsThatEnd) {
       EXPECT_EQ(one.job->times.first_out_ns, 100u);  // of the poll that built the first datagram
       ids.push_back(one.job->header.request_id);
     }
-    buffer.flush();
+    buffer.flush(0);
     rte_mbuf* mbufs[64];
     while (const uint16_t count = port->rx_burst(0, mbufs))
       for (uint16_t i = 0; i < count; ++i) take(mbufs[i]);
@@ -263,9 +276,10 @@ TEST_F(PortTest, ASinkTakesTheFramesInsteadOfTheQueue) {
   Sink sink;
   TxBuffer buffer(*port, 0, &sink);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
-  EXPECT_EQ(buffer.flush(), 2u);
+  EXPECT_EQ(buffer.flush(0), 2u);
   EXPECT_EQ(buffer.pending(), 1u);
-  for (uint32_t i = 0; i < 2 * TxBuffer::kMaxRefusals; ++i) EXPECT_EQ(buffer.flush(), 0u);
+  EXPECT_EQ(buffer.flush(0), 0u);
+  EXPECT_EQ(buffer.flush(2 * TxBuffer::kMaxRefusalNs), 0u);
   EXPECT_EQ(buffer.dropped(), 0u) << "the sink may pause";
   while (buffer.room() > 0) EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
   EXPECT_FALSE(buffer.push(mbuf_of(Packet().build())));

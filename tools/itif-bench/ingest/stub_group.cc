@@ -8,20 +8,24 @@
 
 namespace itif::bench {
 
-Result<std::unique_ptr<StubGroup>> StubGroup::make(const std::string& name, uint32_t capacity,
-                                                   uint16_t first_worker,
+Result<std::unique_ptr<StubGroup>> StubGroup::make(const std::string& name, uint16_t first_worker,
                                                    std::vector<pipeline::ReturnRing*> returns) {
   std::unique_ptr<StubGroup> group(new StubGroup(first_worker, std::move(returns)));
-  ITIF_ASSIGN(group->ring_, pipeline::RequestRing::create(name, capacity));
-  group->inbox_ = std::make_unique<pipeline::GroupInbox>(*group->ring_, group->counters_);
-  group->taken_.reserve(capacity);
+  std::vector<uint32_t> capacities(first_worker, 1);  // of workers that lend nothing here
+  size_t lendable = 0;
+  for (const pipeline::ReturnRing* ring : group->returns_) {
+    capacities.push_back(ring->capacity());
+    lendable += ring->capacity();
+  }
+  ITIF_ASSIGN(group->inbox_, pipeline::GroupInbox::create(name, capacities, group->counters_));
+  group->taken_.reserve(lendable);
   return group;
 }
 
 size_t StubGroup::take() {
   std::array<request::Request*, 64> burst;
   const size_t before = taken_.size();
-  while (const unsigned count = ring_->pop(burst.data(), burst.size()))
+  while (const unsigned count = inbox_->pop(burst.data(), burst.size()))
     taken_.insert(taken_.end(), burst.begin(), burst.begin() + count);
   return taken_.size() - before;
 }

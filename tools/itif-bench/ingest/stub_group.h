@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "pipeline/group_inbox.h"
-#include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
 #include "telemetry/counters.h"
 
@@ -19,11 +18,9 @@ class StubGroup {
  public:
   static constexpr uint32_t kResultBytes = 16;
 
-  // `name`: unique in the process. `capacity`: requests that the workers can have. Returns them to
-  // returns[i], the ring of worker first_worker + i, which outlives the group. Errors:
-  // kResourceExhausted.
-  static Result<std::unique_ptr<StubGroup>> make(const std::string& name, uint32_t capacity,
-                                                 uint16_t first_worker,
+  // `name`: unique in the process. Returns requests to returns[i], the ring of worker
+  // first_worker + i, which outlives the group. Errors: kResourceExhausted.
+  static Result<std::unique_ptr<StubGroup>> make(const std::string& name, uint16_t first_worker,
                                                  std::vector<pipeline::ReturnRing*> returns);
 
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
@@ -40,7 +37,6 @@ class StubGroup {
 
   const uint16_t first_worker_;
   const std::vector<pipeline::ReturnRing*> returns_;
-  std::unique_ptr<pipeline::RequestRing> ring_;
   telemetry::ExecutorCounters counters_;
   std::unique_ptr<pipeline::GroupInbox> inbox_;
   std::vector<request::Request*> taken_;

@@ -226,8 +226,7 @@ void WorkerLoad::time_answers(Pass& pass) {
 void WorkerLoad::free_sent() {
   std::array<rte_mbuf*, 64> frames;
   for (RingPort* port : ports_)
-    while (const size_t count = port->take(frames))
-      rte_pktmbuf_free_bulk(frames.data(), static_cast<unsigned>(count));
+    while (const size_t count = port->take(frames)) free_frames(std::span(frames).first(count));
 }
 
 void WorkerLoad::serve() {

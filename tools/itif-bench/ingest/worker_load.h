@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,9 @@ class WorkerLoad {
   void time(Pass& pass, uint64_t datagrams, Step&& step);
   void time_answers(Pass& pass);
   void free_sent();
+  bool is_question(const rte_mbuf& mbuf) const noexcept;
+  // Frees frames that the worker has sent, and counts its questions.
+  void free_frames(std::span<rte_mbuf*> frames) noexcept;
   Status check_requests() const;
   Status check_sent();
 
@@ -147,6 +151,7 @@ class WorkerLoad {
   std::vector<rte_mbuf*> burst_;  // being put into a port
   size_t at_ = 0;                 // the next frame of the round
   uint64_t sent_ = 0, bytes_sent_ = 0;
+  uint64_t num_questions_ = 0;  // of the worker, for missing pieces
   uint64_t last_sequence_ = 0;
   std::vector<uint64_t> tokens_;  // of each client, in the round
   uint64_t overhead_cycles_ = 0;

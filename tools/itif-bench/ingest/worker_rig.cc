@@ -24,9 +24,7 @@ std::vector<wire::Key> make_keys(uint32_t num_tenants) {
 }  // namespace
 
 WorkerRig::WorkerRig(const RigOptions& options, const Clock& clock)
-    : options_(options),
-      keys_(make_keys(options.num_tenants)),
-      shared_(clock) {}
+    : options_(options), keys_(make_keys(options.num_tenants)), shared_(clock) {}
 
 Result<std::unique_ptr<WorkerRig>> WorkerRig::make(std::span<const net::Port* const> ports,
                                                    rte_mempool* pool, const RigOptions& options,
@@ -37,8 +35,7 @@ Result<std::unique_ptr<WorkerRig>> WorkerRig::make(std::span<const net::Port* co
   for (const auto& worker : rig->workers_) returns.push_back(&worker->returns());
   const auto num_workers = static_cast<uint32_t>(rig->workers_.size());
   ITIF_ASSIGN(rig->group_, StubGroup::make(fmt::format("bench_group_{}", options.first_worker),
-                                           options.max_contexts * num_workers, options.first_worker,
-                                           std::move(returns)));
+                                           options.first_worker, std::move(returns)));
   rig->shared_.groups.set(0, &rig->group_->inbox());
   const uint32_t num_ids = options.first_worker + num_workers;
   rig->lease_ = std::make_shared<tenant::Lease>(num_ids);
