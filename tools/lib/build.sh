@@ -1,7 +1,7 @@
 # Configures and builds a build directory. Sourced after common.sh.
 
 # build_tree DIRECTORY "MESON OPTIONS" [TARGET…]   (no target: everything)
-# Prints why and fails if it cannot be built.
+# TARGET: ninja's, or suite:NAME for the programs that a test suite runs. Prints why and fails if it cannot be built.
 build_tree() {
   local directory=$source_root/$1 options=$2 lock status=0
   shift 2
@@ -38,8 +38,15 @@ configure() {
 }
 
 build() {
-  local directory=$1 dry_run
+  local directory=$1 dry_run target targets=() suites=()
   shift
+  for target in "$@"; do
+    if [[ $target == suite:* ]]; then suites+=("${target#suite:}"); else targets+=("$target"); fi
+  done
+  if [ ${#suites[@]} -gt 0 ]; then
+    mapfile -t -O ${#targets[@]} targets < <(/usr/bin/python3 "$source_root/tools/lib/suite_programs.py" "$directory" "${suites[@]}")
+  fi
+  set -- "${targets[@]}"
   if dry_run=$(ninja -C "$directory" -n "$@" 2>&1) && [[ $dry_run == *"no work to do"* ]]; then return 0; fi
   say "building in ${directory##*/} with $(build_jobs) jobs (log: ${directory##*/}/build.log)"
   if [ -t 1 ]; then
