@@ -1,7 +1,8 @@
 # Configures and builds a build directory. Sourced after common.sh.
 
 # build_tree DIRECTORY "MESON OPTIONS" [TARGET…]   (no target: everything)
-# TARGET: ninja's, or suite:NAME for the programs that a test suite runs. Prints why and fails if it cannot be built.
+# TARGET: ninja's, or suite:NAME for the programs that a test suite runs. Prints why and fails if it
+# cannot be built.
 build_tree() {
   local directory=$source_root/$1 options=$2 lock status=0
   shift 2
