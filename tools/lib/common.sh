@@ -106,11 +106,11 @@ give_to_caller() {
   fi
 }
 
-# Prints the number of parallel jobs: one per core, limited to one per GiB of available memory.
+# Prints the number of parallel jobs: one per core, limited to one per 1.2 GiB of available memory.
 build_jobs() {
-  local cores memory_gib
+  local cores by_memory
   cores=$(nproc)
-  memory_gib=$(awk '/^MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
-  [ "$memory_gib" -ge 1 ] || memory_gib=1
-  if [ "$cores" -lt "$memory_gib" ]; then echo "$cores"; else echo "$memory_gib"; fi
+  by_memory=$(awk '/^MemAvailable/ {print int($2 / 1258291)}' /proc/meminfo)
+  [ "$by_memory" -ge 1 ] || by_memory=1
+  if [ "$cores" -lt "$by_memory" ]; then echo "$cores"; else echo "$by_memory"; fi
 }
