@@ -83,6 +83,13 @@ struct WorkerOptions {
 
   // The first worker of a port announces its addresses and watches its link.
   bool is_first_of_port() const noexcept { return queue == 0 && owner_lane == nullptr; }
+  // The receiver of address tokens (wire::TokenInput). Workers that share a queue accept the same
+  // tokens, because all datagrams of a client go to one of them. Workers of another queue accept
+  // others: they do not know which sequence numbers were accepted here, and would run a captured
+  // request again.
+  uint16_t token_receiver() const noexcept {
+    return owner_lane == nullptr ? id : owner_lane->owner();
+  }
 };
 
 // Returns the options that the configuration sets. It leaves id, queue, lanes, pool, local,
@@ -202,7 +209,7 @@ class Worker {
   void lend() noexcept;
   // Returns the end of a token's validity; 0: it is not valid.
   uint64_t token_end_ns(const Arrived& arrived) const noexcept;
-  uint64_t new_token(const Arrived& arrived) const noexcept;
+  uint64_t token_of(const Arrived& arrived, uint64_t period) const noexcept;
 
   // worker_respond.cc
   void send_datagram(wire::Header header, std::span<const std::byte> payload, const wire::Key& key,

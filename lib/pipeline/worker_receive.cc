@@ -154,28 +154,28 @@ Outcome Worker::on_hello(const Arrived& arrived) noexcept {
   const net::Endpoint& peer = arrived.frame.peer;
   if (!unproven_.allow(peer, now_ns_)) return Outcome::dropped(DropReason::kReplyRate);
   wire::Header header = wire::reply_header(arrived.datagram.header, wire::Type::kToken);
-  header.token = new_token(arrived);
+  header.token = token_of(arrived, now_ns_ / kTokenPeriodNs);
   header.budget_us = static_cast<uint32_t>((2 * kTokenPeriodNs - now_ns_ % kTokenPeriodNs) / 1000);
   send_datagram(header, {}, {}, peer);
   return Outcome::forwarded();
 }
 
-uint64_t Worker::new_token(const Arrived& arrived) const noexcept {
+uint64_t Worker::token_of(const Arrived& arrived, uint64_t period) const noexcept {
   const net::Endpoint& peer = arrived.frame.peer;
-  return wire::address_token(shared_.token_secret, peer.peer_address_bytes(), peer.peer_port,
-                             arrived.datagram.header.session, now_ns_ / kTokenPeriodNs);
+  return wire::address_token(shared_.token_secret,
+                             {.address = peer.peer_address_bytes(),
+                              .port = peer.peer_port,
+                              .session = arrived.datagram.header.session,
+                              .receiver = options_.token_receiver()},
+                             period);
 }
 
 uint64_t Worker::token_end_ns(const Arrived& arrived) const noexcept {
-  const wire::Header& header = arrived.datagram.header;
+  const uint64_t token = arrived.datagram.header.token;
   const uint64_t period = now_ns_ / kTokenPeriodNs;
-  if (header.token == 0) return 0;
-  if (header.token == new_token(arrived)) return (period + 2) * kTokenPeriodNs;
-  const net::Endpoint& peer = arrived.frame.peer;
-  const bool is_previous =
-      period > 0 &&
-      header.token == wire::address_token(shared_.token_secret, peer.peer_address_bytes(),
-                                          peer.peer_port, header.session, period - 1);
+  if (token == 0) return 0;
+  if (token == token_of(arrived, period)) return (period + 2) * kTokenPeriodNs;
+  const bool is_previous = period > 0 && token == token_of(arrived, period - 1);
   return is_previous ? (period + 1) * kTokenPeriodNs : 0;
 }
 

@@ -73,7 +73,8 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   wire::Header header = wire::reply_header(asked, wire::Type::kStatus);
   header.status = status;
   header.aux = retry_after_us;
-  if (status == StatusCode::kTokenRequired) header.token = new_token(arrived);
+  if (status == StatusCode::kTokenRequired)
+    header.token = token_of(arrived, now_ns_ / kTokenPeriodNs);
   const size_t room = is_proven ? wire::kMaxDetailBytes : arrived.datagram.payload.size();
   static constexpr wire::Key kNoKey{};
   const wire::Key* key = &kNoKey;

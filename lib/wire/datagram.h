@@ -94,13 +94,17 @@ constexpr size_t header_size(Auth auth) noexcept {
   return kHeaderBytes + (auth == Auth::kNone ? 0 : kTagBytes);
 }
 
-// Returns the address token of `period`: a 64-bit cookie, never 0, of (address, port, session)
-// under the server's secret. `address` is 4 or 16 bytes in network order; `port` is in host order.
-uint64_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
-                       uint32_t session, uint64_t period) noexcept;
+// An address token proves that a client receives at its address. `receiver` is the part of the
+// server that accepts it, which knows the sequence numbers that it has accepted with it.
+struct TokenInput {
+  std::span<const std::byte> address;  // 4 or 16 bytes, in network order
+  uint16_t port = 0;                   // in host order
+  uint32_t session = 0;
+  uint16_t receiver = 0;
+};
 
-// Returns true if `token` is the token of `period` or of the period before.
-bool address_token_valid(const Key& secret, std::span<const std::byte> address, uint16_t port,
-                         uint32_t session, uint64_t period, uint64_t token) noexcept;
+// Returns the address token of `period`: a 64-bit cookie, never 0, of the input under the server's
+// secret.
+uint64_t address_token(const Key& secret, const TokenInput& input, uint64_t period) noexcept;
 
 }  // namespace itif::wire

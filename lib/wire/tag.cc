@@ -1,6 +1,7 @@
 // Authentication tags, encryption and address tokens.
 #include <sodium.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "wire/aead.h"
@@ -77,32 +78,26 @@ bool open(const Key& key, const Datagram& datagram) noexcept {
       datagram.tag.first<kTagBytes>());
 }
 
-uint64_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
-                       uint32_t session, uint64_t period) noexcept {
+uint64_t address_token(const Key& secret, const TokenInput& input, uint64_t period) noexcept {
   // Fixed-width fields, with the address's length: no two inputs share an encoding.
   struct [[gnu::packed]] {
     std::array<std::byte, 16> address{};
     uint64_t period;
     uint32_t session;
     uint16_t port;
+    uint16_t receiver;
     uint16_t address_bytes;
-  } input;
-  const size_t address_bytes = address.size() < 16 ? address.size() : 16;
-  if (address_bytes > 0) std::memcpy(input.address.data(), address.data(), address_bytes);
-  input.period = period;
-  input.session = session;
-  input.port = port;
-  input.address_bytes = static_cast<uint16_t>(address_bytes);
-  const auto hash = siphash128(secret, std::as_bytes(std::span(&input, 1)), {});
+  } hashed;
+  const size_t address_bytes = std::min<size_t>(input.address.size(), 16);
+  if (address_bytes > 0) std::memcpy(hashed.address.data(), input.address.data(), address_bytes);
+  hashed.period = period;
+  hashed.session = input.session;
+  hashed.port = input.port;
+  hashed.receiver = input.receiver;
+  hashed.address_bytes = static_cast<uint16_t>(address_bytes);
+  const auto hash = siphash128(secret, std::as_bytes(std::span(&hashed, 1)), {});
   const uint64_t token = load_bytes(hash.data(), 8);
   return token == 0 ? 1 : token;  // 0 on the wire means "no token"
-}
-
-bool address_token_valid(const Key& secret, std::span<const std::byte> address, uint16_t port,
-                         uint32_t session, uint64_t period, uint64_t token) noexcept {
-  if (token == 0) return false;
-  return token == address_token(secret, address, port, session, period) ||
-         (period > 0 && token == address_token(secret, address, port, session, period - 1));
 }
 
 }  // namespace itif::wire

@@ -66,9 +66,10 @@ const wire::Header* Clients::response(const wire::Header& request) const {
 
 uint64_t Clients::token(size_t client, uint32_t session, uint64_t period) const {
   const net::Endpoint& end = endpoints_[client];
+  const auto address =
+      std::as_bytes(std::span(end.our_address).first(end.ip_version == 4 ? 4 : 16));
   return wire::address_token(
-      kTokenSecret, std::as_bytes(std::span(end.our_address).first(end.ip_version == 4 ? 4 : 16)),
-      end.our_port, session, period);
+      kTokenSecret, {.address = address, .port = end.our_port, .session = session}, period);
 }
 
 bool Clients::send(size_t client, std::vector<std::byte> datagram, uint64_t period) {

@@ -27,7 +27,9 @@ Bytes make_response(const Order& order) {
 
 uint64_t ServerModel::token_of(uint32_t flow, uint32_t session, uint64_t period) const {
   const std::array<std::byte, 4> address{};
-  return wire::address_token(secret_, address, static_cast<uint16_t>(flow), session, period);
+  return wire::address_token(
+      secret_, {.address = address, .port = static_cast<uint16_t>(flow), .session = session},
+      period);
 }
 
 void ServerModel::send(uint32_t flow, wire::Header header, std::span<const std::byte> payload,

@@ -137,8 +137,12 @@ class SpreadingTest : public ::testing::Test {
     header.payload_kind = wire::PayloadKind::kTokensU16;
     header.key_epoch = 5;
     header.fragment_bytes = 64;
-    header.token = wire::address_token(shared_->token_secret, std::as_bytes(std::span(kClientIp)),
-                                       client, kSession, clock_.now_ns() / kTokenPeriodNs);
+    header.token = wire::address_token(shared_->token_secret,
+                                       {.address = std::as_bytes(std::span(kClientIp)),
+                                        .port = client,
+                                        .session = kSession,
+                                        .receiver = static_cast<uint16_t>(port * kWorkersPerPort)},
+                                       clock_.now_ns() / kTokenPeriodNs);
     std::vector<uint16_t> tokens(count, 1);
     tokens[0] = client;
     const auto payload = std::as_bytes(std::span(tokens));
@@ -226,8 +230,7 @@ class SpreadingTest : public ::testing::Test {
   VirtualClock clock_;
   FakeDevice device_;
   FakeGroup* group_ = nullptr;
-  std::shared_ptr<tenant::Lease> lease_ =
-      std::make_shared<tenant::Lease>(kPorts * kWorkersPerPort);
+  std::shared_ptr<tenant::Lease> lease_ = std::make_shared<tenant::Lease>(kPorts * kWorkersPerPort);
   std::unique_ptr<Shared> shared_;
   std::vector<std::unique_ptr<SpreadLane>> lanes_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -169,6 +169,26 @@ TEST_F(SpreadingTest, ACapturedDatagramRunsOnce) {
   EXPECT_EQ(dropped(2, DropReason::kReplayed), 1u);
 }
 
+// The workers of another queue do not know the sequence numbers that were accepted here.
+TEST_F(SpreadingTest, ACapturedDatagramDoesNotRunAtAnotherPort) {
+  make();
+  for (const uint16_t client : {client_of(0), client_of(1), client_of(2)}) {
+    const Bytes frame = frames(client, 9, 2)[0];
+    const Bytes captured(frame.begin() + kFrameHeaders, frame.end());
+    send(frame);
+    run();
+    EXPECT_EQ(answers(0).responses.size(), 1u);
+    send(frame_of(client, captured, 1), 1);
+    run();
+    EXPECT_TRUE(answers(1).responses.empty());
+    EXPECT_TRUE(answers(0).responses.empty());
+  }
+  uint64_t refused = 0;
+  for (size_t w = kWorkersPerPort; w < 2 * kWorkersPerPort; ++w)
+    refused += dropped(w, DropReason::kTokenRequired);
+  EXPECT_EQ(refused, 3u);
+}
+
 TEST_F(SpreadingTest, TheOwnerStopsAfterItsMembersHaveSent) {
   make(1024, /*tx_frames=*/16);
   group_->per_token = 1000;

@@ -130,8 +130,11 @@ class Mode {
   uint64_t token() {
     const uint64_t period = kClock.now_ns() / kTokenPeriodNs;
     if (token_ == 0 || period != token_period_)
-      token_ = wire::address_token(shared_.token_secret, std::as_bytes(std::span(test::kClientIp)),
-                                   test::kClientPort, 1, token_period_ = period);
+      token_ = wire::address_token(shared_.token_secret,
+                                   {.address = std::as_bytes(std::span(test::kClientIp)),
+                                    .port = test::kClientPort,
+                                    .session = 1},
+                                   token_period_ = period);
     return token_;
   }
   void drop_answers() {

@@ -113,8 +113,12 @@ wire::Header WorkerTest::request(uint64_t id, uint32_t total_bytes) const {
 }
 
 uint64_t WorkerTest::token_of(uint32_t session) const {
-  return wire::address_token(shared->token_secret, std::as_bytes(std::span(kClientIp)), kClientPort,
-                             session, clock.now_ns() / kTokenPeriodNs);
+  return wire::address_token(shared->token_secret,
+                             {.address = std::as_bytes(std::span(kClientIp)),
+                              .port = kClientPort,
+                              .session = session,
+                              .receiver = 0},
+                             clock.now_ns() / kTokenPeriodNs);
 }
 
 Bytes WorkerTest::token_payload(std::initializer_list<uint16_t> ids) {

@@ -162,7 +162,8 @@ rte_mbuf* WorkerLoad::build(const Arrivals::Piece& piece) {
 
 void WorkerLoad::make_tokens() {
   tokens_.clear();
-  for (const net::Endpoint& client : clients_) tokens_.push_back(rig_->token(client, kSession));
+  for (size_t i = 0; i < clients_.size(); ++i)
+    tokens_.push_back(rig_->token(clients_[i], kSession, i % ports_.size()));
 }
 
 void WorkerLoad::build_round() {

@@ -97,10 +97,16 @@ void WorkerRig::publish_tenants() {
   shared_.tenants.publish(std::make_unique<tenant::Snapshot>(std::move(tenants), 1));
 }
 
-uint64_t WorkerRig::token(const net::Endpoint& client, uint32_t session) const noexcept {
+uint64_t WorkerRig::token(const net::Endpoint& client, uint32_t session,
+                          size_t port) const noexcept {
   // As the client sees it, its own address is `our_address`.
   const auto address = std::as_bytes(std::span(client.our_address.data(), 4));
-  return wire::address_token(shared_.token_secret, address, client.our_port, session,
+  const auto& worker = *workers_[port * options_.num_workers];
+  return wire::address_token(shared_.token_secret,
+                             {.address = address,
+                              .port = client.our_port,
+                              .session = session,
+                              .receiver = worker.options().token_receiver()},
                              shared_.clock.now_ns() / pipeline::kTokenPeriodNs);
 }
 

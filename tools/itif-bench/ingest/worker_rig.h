@@ -46,8 +46,8 @@ class WorkerRig {
   static uint32_t tenant_id(size_t i) noexcept { return 100 + static_cast<uint32_t>(i); }
   // The tenants' keys.
   const std::vector<wire::Key>& keys() const noexcept { return keys_; }
-  // Returns the address token of a client.
-  uint64_t token(const net::Endpoint& client, uint32_t session) const noexcept;
+  // Returns the address token of a client at the number `port` of the ports.
+  uint64_t token(const net::Endpoint& client, uint32_t session, size_t port) const noexcept;
   uint32_t in_flight() const noexcept { return lease_->num_in_flight(); }
 
  private:
