@@ -586,14 +586,16 @@ class Client:
                 continue
         return None
 
-    def receive_for(self, request_id: int, timeout_s: float) -> Datagram | None:
-        """The next datagram about a request that is authentic, decrypted, or a refusal without a tag."""
+    def receive_for(self, request_id: int, timeout_s: float, hello_id: int | None = None) -> Datagram | None:
+        """The next datagram about a request that is authentic, decrypted, or a refusal without a tag; or the token
+        for this hello."""
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
             if (datagram := self.receive(left)) is None:
                 return None
             h = datagram.header
-            if (h.tenant_id, h.session, h.request_id) != (self.tenant_id, self.session, request_id):
+            wanted = hello_id if h.type == TOKEN and hello_id is not None else request_id
+            if (h.tenant_id, h.session, h.request_id) != (self.tenant_id, self.session, wanted):
                 continue
             if is_hint(datagram) or self.open(datagram):
                 return datagram
@@ -684,6 +686,8 @@ class Client:
         request = message.header
         rto, gap, silent, token = self.first_rto_s(), max(self.gap_s, self.round_trip_s / 4), 0, self.token
         refusals = 0  # for want of a valid token
+        hello_id: int | None = None  # of a hello that is not answered yet
+        known = False  # the server has said that it has the request, or parts of it
         named = 0.0  # the wait that `busy` asks for
         answer = Answer()
         hint: Datagram | None = None
@@ -695,7 +699,7 @@ class Client:
         while True:
             patience = (gap if response else max(rto, named)) if retransmit else timeout_s
             left = min(heard + patience, deadline) - time.monotonic()
-            datagram = self.receive_for(request.request_id, left) if left > 0 else None
+            datagram = self.receive_for(request.request_id, left, hello_id) if left > 0 else None
             if datagram is None:
                 heard = time.monotonic()
                 silent += 1
@@ -709,6 +713,8 @@ class Client:
                                "tenant id, key, epoch and auth")  # fmt: skip
                 if not retransmit:
                     continue
+                if hello_id is not None:
+                    self.send_hello(hello_id)
                 if response and silent % 2 == 1:
                     self._ask_for_missing(message, response, parts)
                     answer.resends_asked += 1
@@ -724,6 +730,13 @@ class Client:
             if is_hint(datagram) and self.auth != "none":
                 hint = datagram
                 continue
+            if h.type == TOKEN:
+                hello_id = None
+                self._keep_token(h)
+                if self.token != token:  # else the server refused the token for another address only
+                    token, refusals, heard = self.token, refusals + 1, time.monotonic()
+                    self._send_again(message, refusals, known)
+                continue
             is_newest = newest.advance(h.sequence)
             if h.type == RESPONSE:  # its pieces may come in any order; those of an earlier run do not count
                 if not is_newest and response is not None and _message(response) != _message(h):
@@ -732,16 +745,20 @@ class Client:
                     continue
             elif not is_newest:
                 continue
-            heard = time.monotonic()
             if h.type == STATUS and h.status == STATUSES.index("token_required") and retransmit:
                 hint = datagram
-                if h.token not in (0, token):  # else it refuses an earlier send
-                    token = self.token = h.token
-                    refusals += 1
-                    if refusals <= 4:  # then only after silence: two servers may refuse each other's tokens
-                        self.send_pieces(message)
+                if h.token in (0, token):  # it refuses an earlier send
+                    continue
+                # Its token may be for the address of an attacker who has sent a captured datagram: a hello asks. Only
+                # if the token of the last hello was refused, too, somebody else may have answered that.
+                if refusals % 2 == 0:
+                    hello_id = self.send_hello(hello_id)
+                    continue
+                token = self.token = h.token
+                refusals, heard = refusals + 1, time.monotonic()
+                self._send_again(message, refusals, known)
                 continue
-            silent = 0
+            heard, silent = time.monotonic(), 0
             if h.type == RESPONSE:
                 if response is None or _message(response) != _message(h):
                     response, parts = h, {}
@@ -759,12 +776,19 @@ class Client:
                     self._learn(answer.latency_s)
                 return answer
             if h.type == RESEND:
+                known = True
                 answer.resends_served += self._serve_resend(message, datagram)
             elif h.type == BUSY:
+                known = True
                 answer.busy += 1
                 named = h.budget_us / 1e6
             elif h.type == STATUS:
                 raise Refused(datagram)
+
+    def _send_again(self, message: Message, refusals: int, known: bool):
+        """Sends a request whose token was refused with a new one. A server that has parts of it asks for the rest."""
+        if refusals <= 4:  # then only after silence: two servers may refuse each other's tokens
+            self.send_pieces(message, [0] if known else None)
 
     def first_rto_s(self) -> float:
         """The wait before the first repeat."""
@@ -799,10 +823,18 @@ class Client:
 
     def hello(self, timeout_s=2.0) -> int:
         """Asks for an address token, keeps it for later requests, and returns it."""
-        answer = self._exchange(HELLO, TOKEN, b"", timeout_s).header
+        self._keep_token(self._exchange(HELLO, TOKEN, b"", timeout_s).header)
+        return self.token
+
+    def send_hello(self, hello_id: int | None = None) -> int:
+        """Asks for an address token without waiting for it; again, if `hello_id` is that of a hello. Returns the id."""
+        hello_id = int.from_bytes(os.urandom(8), "little") if hello_id is None else hello_id
+        self.send_raw(build(Header(type=HELLO, tenant_id=self.tenant_id, session=self.session, request_id=hello_id)))
+        return hello_id
+
+    def _keep_token(self, answer: Header):
         self.token = answer.token
         self.token_renew_s = time.monotonic() + (answer.budget_us / 2e6 or 15)  # at half its life
-        return self.token
 
     def ping(self, payload: bytes = b"ping", timeout_s=2.0) -> float:
         """The round trip in seconds."""

@@ -194,6 +194,7 @@ bool EngineState::on_resend(uint32_t index, const wire::Datagram& datagram, uint
     return false;
   }
   if (slot.phase != Phase::kWaiting) return true;  // all is sent when the token arrives
+  slot.is_known = true;
   wait_for_answer(index, now_ns);
   ++stats_.resends_served;
   if (options_.retry.max_tries == 1) return true;  // policy: send once
@@ -218,7 +219,7 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   if (slot.phase != Phase::kWaiting) return;
   send_lists_.remove(index);
   slot.num_ranges = slot.next_range = 0;
-  slot.token_refusals = 0;
+  slot.is_known = true;
   slot.silent_tries = 1;
   slot.was_repeated = false;
   const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_busy_ns);
@@ -229,15 +230,43 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
 
 // The token of the send was too old, or the client's address has changed. A status with the token
 // that was sent refuses an earlier send.
+//
+// The status is authentic, but its token may be for another address: an attacker who sends a
+// captured request gets such a status, and can pass it on. So a hello asks for the token. An
+// attacker can also answer the hello, if it is faster than the server: then its token is refused,
+// too, and the status's is taken.
 void EngineState::on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   if (token == 0 || token == slot.sent_token) return;
   ++stats_.token_refusals;
   slot.hint = wire::StatusCode::kTokenRequired;
-  keep_token(*flows_[slot.flow], token, now_ns);
+  Flow& flow = *flows_[slot.flow];
+  if (flow.token == slot.sent_token || flow.token == 0) {
+    if (slot.token_refusals % 2 == 0) {
+      flow.token_renew_ns = std::min(flow.token_renew_ns, now_ns);  // repeats a lost hello
+      say_hello(slot.flow, now_ns);
+      if (token_lists_.list_of(index) == IndexLists::kNone)
+        token_lists_.push_back(slot.flow, index);
+      return;
+    }
+    keep_token(flow, token, now_ns);
+  }
+  retry_with_token(index, now_ns);
+}
+
+// Sends a request again whose token was refused, with its flow's newer one. If the server has had
+// the request with the older one, a piece suffices to ask what it lacks.
+void EngineState::retry_with_token(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
   if (slot.token_refusals == kMaxTokenRefusals) return;
   ++slot.token_refusals;
-  send_with_token(index, now_ns);
+  if (!slot.is_known) {
+    send_with_token(index, now_ns);
+    return;
+  }
+  ++stats_.retransmissions;
+  slot.was_repeated = true;
+  queue_probe(index);
 }
 
 // Renews the token at half its life, so that a steady load never gets token_required.
@@ -252,6 +281,7 @@ void EngineState::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   token_lists_.remove(index);
   slot.phase = Phase::kWaiting;
+  slot.is_known = false;
   slot.started_ns = now_ns;
   slot.was_repeated = false;
   queue_whole(index);
@@ -273,8 +303,14 @@ bool EngineState::on_token(uint32_t flow_index, const wire::Header& header, uint
   flow.token_life_ns =
       header.budget_us == 0 ? kDefaultTokenLifeNs : uint64_t{header.budget_us} * 1000;
   keep_token(flow, header.token, now_ns);
-  for (uint32_t index; (index = token_lists_.front(flow_index)) != IndexLists::kNone;)
-    send_with_token(index, now_ns);
+  for (uint32_t index; (index = token_lists_.front(flow_index)) != IndexLists::kNone;) {
+    token_lists_.remove(index);
+    const Slot& slot = slots_[index];
+    if (slot.phase == Phase::kAwaitingToken) send_with_token(index, now_ns);
+    // Else a status refused its token: for another address, if the token is still the same.
+    else if (slot.sent_token != flow.token)
+      retry_with_token(index, now_ns);
+  }
   return true;
 }
 

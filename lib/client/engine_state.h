@@ -6,7 +6,7 @@
 //   kAwaitingToken ── token arrived ──► kWaiting, which sends the request
 //   kWaiting ──whole response / status / tries or time exhausted──► ended (outcome)
 //     │  ▲
-//     │  └─ status token_required, which carries a token: the request is sent again
+//     │  └─ status token_required: a hello asks for a token; the request is sent again with it
 //     └──── temporary refusal ──► kPaused ── retry-after elapsed ──► kWaiting, a new id
 //
 // A request without a valid token of its flow begins in kAwaitingToken, the others in kWaiting.
@@ -88,6 +88,7 @@ class EngineState {
     uint64_t rto_ns = 0;
     uint64_t started_ns = 0;    // of this try
     bool was_repeated = false;  // in this try, since the server last said that it has the request
+    bool is_known = false;      // the server has said since then that it has the request, or parts
     NewestSequence newest;      // of the server's datagrams about this request
     Reassembly response;
     uint64_t last_piece_ns = 0;  // of the response; 0: none
@@ -176,6 +177,7 @@ class EngineState {
   void on_busy(uint32_t index, const wire::Header& header, uint64_t now_ns) noexcept;
   void on_token_required(uint32_t index, uint64_t token, uint64_t now_ns) noexcept;
   static void keep_token(Flow& flow, uint64_t token, uint64_t now_ns) noexcept;
+  void retry_with_token(uint32_t index, uint64_t now_ns) noexcept;
   void send_with_token(uint32_t index, uint64_t now_ns) noexcept;
   bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns,
                 Drop& why) noexcept;
@@ -210,7 +212,7 @@ class EngineState {
   std::vector<uint32_t> free_;  // free slots, a stack
   TimerWheel wheel_;
   IndexLists send_lists_;   // a list per flow: slots with pieces to send
-  IndexLists token_lists_;  // a list per flow: slots in kAwaitingToken
+  IndexLists token_lists_;  // a list per flow: slots in kAwaitingToken, or whose token was refused
   std::vector<std::unique_ptr<Flow>> flows_;
   BufferPool pool_;
   std::array<Incoming, kReceiveBatch> incoming_;

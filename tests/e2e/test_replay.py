@@ -5,7 +5,10 @@ its question."""
 import time
 
 import pytest
-from harness.clients import Recorder, assert_accounted, connect, dropped, same_floats, stranger, wait_dropped
+from harness.clients import (Recorder, assert_accounted, connect, dropped, same_floats, stranger, wait_dropped,
+                             wait_until)
+from harness.frames import UDP, ipv4, udp, wire_to
+from itif_client import REQUEST
 
 AUTHS = ["none", "header", "full", "sealed"]
 IDS = [101, *range(2000, 2100), 102]
@@ -109,5 +112,57 @@ def test_an_answer_goes_to_the_proven_address_only(new_appliance, namespaces, mo
         client.send_raw(stolen)
         assert client.wait(message).payload
         assert drain(thief, 0.1) == []
+    assert_accounted(appliance)
+    assert appliance.stop() == 0
+
+
+def test_a_captured_request_runs_at_one_queue_only(new_appliance, namespaces, models):
+    """The kernel spreads datagrams by all addresses, so that a copy to another address of the appliance may reach
+    another worker, which once ran it again."""
+    appliance = new_appliance()
+    appliance.use_port("net_af_packet0", f"iface={namespaces.server_link},blocksz=65536,framesz=2048,framecnt=4096,"
+                       "qpairs=2").use_workers(2)
+    appliance.port["num_queues"] = 2
+    others = [f"198.18.0.{last}" for last in range(11, 27)]
+    appliance.port["ipv4"] = ["198.18.0.1/24", *(f"{address}/24" for address in others)]
+    appliance.start()
+    added = appliance.add_tenant("victim", models())
+    with connect(namespaces, added, make=Recorder) as client, wire_to(appliance) as attacker:
+        client.infer_tokens(IDS[:8], "logits")
+        captured = udp(client.sent[-1], client.socket.getsockname()[1], value=0)
+        before = answered(appliance)
+        for address in others:
+            attacker.send(ipv4(captured, UDP, target=address))
+        wait_until(lambda: dropped(appliance, "token_required") + dropped(appliance, "replayed") == len(others),
+                   "the copies' arrival")
+        assert dropped(appliance, "token_required") > 0, "none reached the other queue"
+        assert dropped(appliance, "replayed") > 0, "none reached the same queue"
+        assert answered(appliance) == before
+    assert_accounted(appliance)
+    assert appliance.stop() == 0
+
+
+def test_a_token_for_the_attacker_is_not_taken(new_appliance, namespaces, models):
+    """The server signs `token_required` for everybody who sends a captured request. The client sent the whole request
+    again for each such status."""
+    appliance = new_appliance()
+    appliance.start()
+    added = appliance.add_tenant("victim", models())
+    with connect(namespaces, added, make=Recorder, fragment_bytes=64) as client, stranger(namespaces) as thief:
+        client.hello()
+        message = client.tokens(3 * IDS, result_kind="logits")
+        pieces = len(message.offsets())
+        client.send_pieces(message, list(range(pieces - 1)))
+        token, before = client.token, len(client.sent)
+        thief.socket.send(client.sent[1])
+        status = drain(thief, 0.2)
+        assert len(status) == 1
+        real, waiting = client.receive_raw, list(status)
+        client.receive_raw = lambda timeout_s: waiting.pop() if waiting else real(timeout_s)
+        assert client.wait(message).payload
+        assert not waiting
+        assert client.token == token
+        requests = [data for data in client.sent[before:] if data[3] == REQUEST]
+        assert len(requests) < pieces, "repeats, and the last piece"
     assert_accounted(appliance)
     assert appliance.stop() == 0

@@ -56,6 +56,7 @@ class Replays : public ::testing::Test {
   wire::Type recorded_type = wire::Type::kBusy;
   std::vector<Bytes> recorded;
   std::function<bool(const wire::Header&)> loses;  // of the server's own datagrams
+  uint64_t forged_tokens = 0;
 
  private:
   bool replaying_ = false;
@@ -119,6 +120,60 @@ TEST_F(Replays, AnOldTokenDoesNotReplaceANewOne) {
   EXPECT_EQ(run_with_replays(tag).kind, OutcomeKind::kAnswered);
   EXPECT_LE(stats().token_refusals, refusals + 4);
   EXPECT_GT(num_replayed(), 100u);
+}
+
+// The server signs token_required for everybody who sends a captured request, with a token for the
+// sender's address. Each such status made the client send the whole request again.
+TEST_F(Replays, ATokenForAnotherAddressIsNotTaken) {
+  warm_up();
+  std::vector<Bytes> captured;
+  world.network.set_tap([&captured](uint32_t, const Bytes& bytes) {
+    wire::Datagram datagram;
+    ASSERT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
+    if (datagram.header.type == wire::Type::kRequest && datagram.header.offset == 0)
+      captured.push_back(bytes);
+  });
+  world.network.set_server_tap([this](uint32_t flow, const Bytes& bytes) {
+    if (flow != 0) world.network.send_to_client(0, bytes);
+    return flow == 0;
+  });
+  const EngineStats before = stats();
+  const uint64_t tag = submit({.seed = 1, .service_us = 500'000}, 100'000);
+  uint32_t attacker = 100;
+  while (world.engine->in_flight() > 0) {
+    world.engine->poll();
+    world.clock.advance_ns(1'000'000);
+    if (!captured.empty()) world.server.on_datagram(attacker++, captured.back());
+    world.network.deliver_to_server();
+    world.server.poll();
+  }
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  EXPECT_GT(stats().token_refusals, 300u);
+  const uint64_t hellos = stats().hellos - before.hellos;
+  EXPECT_LE(hellos, attacker - 100);
+  EXPECT_LE(stats().datagrams_sent - before.datagrams_sent - hellos, 100u) << "87 pieces";
+}
+
+// The attacker answers each hello before the server does, with a token that the server refuses.
+TEST_F(Replays, AForgedTokenDoesNotKeepTheClientOut) {
+  world.network.set_tap([this](uint32_t, const Bytes& bytes) {
+    wire::Datagram datagram;
+    ASSERT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
+    if (datagram.header.type != wire::Type::kHello) return;
+    wire::Header forged = wire::reply_header(datagram.header, wire::Type::kToken);
+    forged.token = ++forged_tokens;
+    Bytes reply(wire::header_size(forged.auth));
+    ASSERT_EQ(wire::build(forged, {}, {}, reply), reply.size());
+    world.network.send_to_client(0, reply);
+  });
+  for (uint32_t i = 0; i < 20; ++i) {
+    const uint64_t tag = submit({.seed = i}, 5000);
+    world.run();
+    EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+    EXPECT_LE(world.ended(tag).outcome.tries, 3u);
+    world.clock.advance_ns(100'000'000);  // 2 s in total, five lifetimes of a token
+  }
+  EXPECT_GT(forged_tokens, 3u);
 }
 
 // Another process begins another count, perhaps a lower one.
