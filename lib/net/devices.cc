@@ -147,6 +147,10 @@ void close_memif_listener(const std::string& arguments) noexcept {
   ::close(quiet);
 }
 
+void remove_stale_sockets(const std::vector<std::string>& args) {
+  for (const std::string& device : split_devices(args).devices) remove_stale_socket(device);
+}
+
 Status attach_devices(std::span<const std::string> devices) {
   for (const std::string& device : devices) {
     remove_stale_socket(device);

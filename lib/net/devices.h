@@ -40,6 +40,10 @@ bool can_be_shared(const std::string& driver);
 // EAL's interrupt thread call the handler without end, on freed memory.
 void close_memif_listener(const std::string& arguments) noexcept;
 
+// Removes the socket file of each memif server among EAL's arguments that no process listens on: a
+// killed process leaves it, and the driver does not replace it. Call it before start_eal().
+void remove_stale_sockets(const std::vector<std::string>& args);
+
 // Creates the devices. Replaces the socket file that a killed memif server left.
 // Errors: kNotFound, kPermission (names the device and the driver's reason).
 Status attach_devices(std::span<const std::string> devices);

@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "net/devices.h"
 #include "net/eal_log.h"
 
 namespace itif::net {
@@ -185,6 +186,7 @@ Status start_eal(const std::vector<std::string>& args) {
       return fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' is not allowed here", arg));
 
   log::debug("starting DPDK: {}", fmt::join(args, " "));
+  remove_stale_sockets(args);
   capture_eal_log();
   const int parsed = init_quietly(argv);
   const int error = rte_errno;
