@@ -133,7 +133,8 @@ constexpr std::array<DropExplanation, kNumDropReasons> kExplanations = {{
     {"The piece is of a request that already runs.",
      "No action is needed if it is rare; otherwise the client's timeout is shorter than the answer "
      "takes."},
-    {"Pieces of the request did not arrive within data_plane.reassembly_timeout.",
+    {"No piece of the request arrived for data_plane.reassembly_timeout, or not all in ten times "
+     "that.",
      "Look for loss between client and appliance, or raise the timeout for slow senders."},
     {"The request's deadline passed before all of its pieces had arrived.",
      "Allow a longer deadline, or look for loss and slow links."},

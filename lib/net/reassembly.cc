@@ -242,9 +242,16 @@ inline void Reassembler::become_whole(Context& context, uint64_t now_ns) noexcep
     context.request.pieces = {table(context).pieces, context.num_pieces};
 }
 
+uint64_t Reassembler::timeout_at(const Context& context) const noexcept {
+  return std::min(
+      context.last_piece_ns + limits_.timeout_ns,
+      context.request.arrival_ns + ReassemblyLimits::kMostTimeouts * limits_.timeout_ns);
+}
+
+// Pieces that arrive later postpone the timeout: sweep() then schedules again.
 void Reassembler::schedule(Context& context) noexcept {
   const request::Request& request = context.request;
-  uint64_t expiry_ns = std::min(request.arrival_ns + limits_.timeout_ns, context.next_stall_ns);
+  uint64_t expiry_ns = std::min(timeout_at(context), context.next_stall_ns);
   if (request.deadline_ns != 0) expiry_ns = std::min(expiry_ns, request.deadline_ns);
   set_timer(context, expiry_ns);
 }
@@ -268,13 +275,15 @@ size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
     Context& context = contexts_[slot];
     context.has_timer = false;
     const request::Request& request = context.request;
-    const uint64_t timeout_ns = request.arrival_ns + limits_.timeout_ns;
+    const uint64_t timeout_ns = timeout_at(context);
     if (context.state == ContextState::kExecuting) {
       due[count++] = {&context, Due::kDeadline};
     } else if (request.deadline_ns != 0 && request.deadline_ns <= std::min(now_ns, timeout_ns)) {
       due[count++] = {&context, Due::kDeadline};
     } else if (timeout_ns <= now_ns) {
       due[count++] = {&context, Due::kTimeout};
+    } else if (limits_.stall_ns == 0) {
+      schedule(context);
     } else {
       // Pieces that arrived meanwhile postpone the stall, and make the gaps short again. The timer
       // moves only here, not per piece.

@@ -48,7 +48,10 @@ struct ReassemblyLimits {
   uint32_t max_pieces_per_request = 16384;  // 16 MiB in pieces of 1,384 bytes takes 12,123
   // For piece tables of requests with more than Context::kInlinePieces pieces; 24 bytes per slot.
   uint32_t piece_slots = 262144;
-  uint64_t timeout_ns = 500'000'000;  // from a request's first piece
+  // Reports kTimeout after this time without a piece, and after kMostTimeouts times that time since
+  // the first piece, however many still arrive.
+  uint64_t timeout_ns = 500'000'000;
+  static constexpr uint64_t kMostTimeouts = 10;
   // Reports kStalled after this time without a piece, then after every twice that time until a
   // piece arrives; 0: never.
   uint64_t stall_ns = 0;
@@ -216,6 +219,7 @@ class Reassembler {
   // Inline, because every piece and request runs them, and both callers are long.
   [[gnu::always_inline]] void hold(Context& context, const Arrival& arrival) noexcept;
   [[gnu::always_inline]] void become_whole(Context& context, uint64_t now_ns) noexcept;
+  uint64_t timeout_at(const Context& context) const noexcept;
   void schedule(Context& context) noexcept;
   void set_timer(Context& context, uint64_t expiry_ns) noexcept;
   void cancel_timer(Context& context) noexcept;

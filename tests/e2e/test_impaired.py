@@ -186,8 +186,8 @@ def namespaces(scratch):
 @pytest.fixture(scope="module")
 def setting(namespaces, scratch, models):
     appliance = Appliance(namespaces, scratch / "impaired", f"{scratch.name.rpartition('-')[2]}x0")
-    # Answers stay cached for as long as a request is repeated, so none runs twice.
-    appliance.sections["data_plane"] = {"mbufs": 16384, "cache_ttl": f"{TIMEOUT_S}s", "reassembly_timeout": "5s"}
+    # Answers stay cached for as long as a request is repeated, so that none runs twice.
+    appliance.sections["data_plane"] = {"mbufs": 16384, "cache_ttl": f"{TIMEOUT_S}s"}
     try:
         appliance.start()
         namespaces.know(appliance.ctl_json("health")["appliance"]["ports"][0]["mac"])

@@ -49,7 +49,7 @@ rte_mempool* pool() {
 struct Model {
   wire::Header header;  // of the first piece
   uint32_t tenant = 0;
-  uint64_t arrival_ns = 0, deadline_ns = 0;
+  uint64_t arrival_ns = 0, last_piece_ns = 0, deadline_ns = 0;
   uint32_t num_pieces = 0;
   std::map<uint32_t, uint32_t> arrived;  // by offset: bytes
   std::vector<std::byte> bytes;
@@ -207,6 +207,7 @@ class Run {
       rte_pktmbuf_free(mbuf);
       return false;
     }
+    models_[id].last_piece_ns = now_ns_;
     accept(models_[id], header, payload);
     CHECK(added.whole == models_[id].is_whole);
     return true;
@@ -334,10 +335,14 @@ class Run {
       for (size_t i = 0; i < count; ++i) on_due(due[i]);
     } while (count == due.size());
     for (const auto& [id, model] : models_) {
-      const bool is_overdue =
-          model.arrival_ns + kLimits.timeout_ns + net::Reassembler::kTickNs < now_ns_;
+      const bool is_overdue = timeout_at(model) + net::Reassembler::kTickNs < now_ns_;
       CHECK(model.is_whole || !is_overdue);
     }
+  }
+
+  static uint64_t timeout_at(const Model& model) {
+    return std::min(model.last_piece_ns + kLimits.timeout_ns,
+                    model.arrival_ns + 10 * kLimits.timeout_ns);
   }
 
   void on_due(const net::Reassembler::Due& due) {
@@ -346,7 +351,7 @@ class Run {
     const Model& model = found->second;
     using Due = net::Reassembler::Due;
     if (due.why == Due::kDeadline) CHECK(model.deadline_ns != 0 && model.deadline_ns <= now_ns_);
-    if (due.why == Due::kTimeout) CHECK(model.arrival_ns + kLimits.timeout_ns <= now_ns_);
+    if (due.why == Due::kTimeout) CHECK(timeout_at(model) <= now_ns_);
     if (due.why == Due::kStalled) CHECK(model.arrival_ns + kLimits.stall_ns <= now_ns_);
     if (model.is_whole) {
       CHECK(due.why == Due::kDeadline);
