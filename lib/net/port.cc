@@ -181,6 +181,8 @@ Result<Port> Port::open(const PortConfig& config) {
   info.driver = device.driver_name == nullptr ? "?" : device.driver_name;
   info.socket = rte_eth_dev_socket_id(info.id);
   info.partial_checksums = leaves_checksums_partial(info.driver);
+  if (info.driver == "net_af_packet" || info.driver == "net_af_xdp")
+    port.interface_ = KernelInterface(device.if_index);
   info.num_queues = plan_queues(config, device, info);
   info.mtu = plan_mtu(config, device, info.device);
 
@@ -258,6 +260,7 @@ Status Port::open_as_known(const PortConfig& config) {
                             info_.device, now.mtu, now.num_queues, info_.mtu, info_.num_queues));
   const std::lock_guard lock(g_figures_mutex);
   info_.id = now.id;  // other threads may be reading the rest
+  interface_ = std::move(opened.interface_);
   open_ = std::exchange(opened.open_, false);
   return {};
 }
@@ -273,12 +276,15 @@ Status Port::detach() {
 }
 
 Port::Port(Port&& other) noexcept
-    : info_(std::move(other.info_)), open_(std::exchange(other.open_, false)) {}
+    : info_(std::move(other.info_)),
+      interface_(std::move(other.interface_)),
+      open_(std::exchange(other.open_, false)) {}
 
 Port& Port::operator=(Port&& other) noexcept {
   if (this != &other) {
     close();
     info_ = std::move(other.info_);
+    interface_ = std::move(other.interface_);
     open_ = std::exchange(other.open_, false);
   }
   return *this;
@@ -325,8 +331,13 @@ Link Port::link() const noexcept {
   if (!open_) return {};
   rte_eth_link link{};
   if (rte_eth_link_get_nowait(info_.id, &link) != 0) return {};
+  const KernelInterface::Link kernel = interface_.link();
+  const bool is_down =
+      kernel == KernelInterface::Link::kDown || kernel == KernelInterface::Link::kRemoved;
   const bool known = link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
-  return {link.link_status == RTE_ETH_LINK_UP, known ? link.link_speed : 0};
+  return {.up = link.link_status == RTE_ETH_LINK_UP && !is_down,
+          .speed_mbps = known ? link.link_speed : 0,
+          .removed = kernel == KernelInterface::Link::kRemoved};
 }
 
 uint16_t Port::rx_burst(uint16_t queue, std::span<rte_mbuf*> out) const noexcept {

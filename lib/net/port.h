@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "net/address.h"
 #include "net/frame_writer.h"
+#include "net/kernel_interface.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -62,6 +63,8 @@ struct PortStats {
 struct Link {
   bool up = false;
   uint32_t speed_mbps = 0;  // 0: unknown
+  // The kernel's interface was removed: the port stays deaf, also if one of the same name is made.
+  bool removed = false;
 };
 
 class Port {
@@ -102,6 +105,7 @@ class Port {
   void close() noexcept;
 
   PortInfo info_;
+  KernelInterface interface_;  // of drivers that do not report its link
   bool open_ = false;
 };
 

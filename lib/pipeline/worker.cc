@@ -226,11 +226,15 @@ void Worker::announce() noexcept {
 void Worker::watch_link() noexcept {
   if (now_ns_ < next_link_ns_) return;
   next_link_ns_ = now_ns_ + kLinkPeriodNs;
-  const bool up = port_.link().up;
-  if (up == link_up_) return;
-  link_up_ = up;
-  log::info("port {}: link {}", port_.info().device, up ? "up" : "down");
-  if (up) announce();
+  const net::Link link = port_.link();
+  if (link.up == link_up_) return;
+  link_up_ = link.up;
+  if (link.removed)
+    log::error("port {}: its interface was removed: make it, and restart itifd",
+               port_.info().device);
+  else
+    log::info("port {}: link {}", port_.info().device, link.up ? "up" : "down");
+  if (link.up) announce();
 }
 
 // Another host uses one of our addresses: says so, and announces ours again, at most every 10 s, as

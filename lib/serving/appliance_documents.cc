@@ -240,6 +240,7 @@ json ApplianceDocuments::health() const {
                      {"driver", port.info().driver},
                      {"mac", net::format_mac(port.info().mac)},
                      {"link_up", link.up},
+                     {"removed", link.removed},
                      {"speed_mbps", link.speed_mbps},
                      {"mtu", port.info().mtu},
                      {"queues", port.info().num_queues},
@@ -264,7 +265,10 @@ json ApplianceDocuments::health() const {
     if (g.device_failed) problems.push_back("the device of group " + g.name + " has failed");
   for (const json& port : ports)
     if (!port["link_up"])
-      problems.push_back("port " + port["device"].get<std::string>() + ": link down");
+      problems.push_back("port " + port["device"].get<std::string>() +
+                         (port["removed"]
+                              ? ": its interface was removed: make it, and restart itifd"
+                              : ": link down"));
   const char* status = service_.draining() ? "draining" : problems.empty() ? "ok" : "degraded";
   return {{"status", status},
           {"problems", std::move(problems)},

@@ -55,6 +55,10 @@ def start_patient_loadgen(appliance, namespaces, requests, rate):
     return process, finish
 
 
+def problems(appliance):
+    return appliance.ctl_json("health", check=False)["appliance"]["problems"]
+
+
 def assert_nothing_is_held(appliance, seconds=20, ports=True):
     """No request, context or packet buffer is held after the load."""
     wait_until(lambda: appliance.ctl_json("stats")["total"]["in_flight"] == 0, "no request is in flight", seconds)
@@ -120,6 +124,18 @@ def test_memif_peers_killed_under_load(patient, models):
     assert appliance.stop() == 0, appliance.log()[-3000:]
 
 
+def test_a_killed_memif_server_starts_again(patient):
+    """The killed process leaves its socket, which the driver does not replace."""
+    appliance = patient.use_port("net_memif0", "role=server,rsize=11,socket-abstract=no,"
+                                 f"socket={patient.directory}/memif.sock")
+    for _ in range(2):
+        appliance.start(link="down")
+        appliance.kill()
+        assert (appliance.directory / "memif.sock").exists()
+    appliance.start(link="down")
+    assert appliance.stop() == 0
+
+
 # ---- a link that flaps
 
 
@@ -134,8 +150,9 @@ def test_a_link_that_flaps_under_load(patient, namespaces, models, end):
     try:
         for _ in range(4):
             run("ip", "-n", namespace, "link", "set", link, "down")
-            time.sleep(0.5)  # net_af_packet does not report the link's state
+            wait_until(lambda: problems(appliance) == ["port net_af_packet0: link down"], "health shows the link", 5)
             run("ip", "-n", namespace, "link", "set", link, "up")
+            wait_until(lambda: problems(appliance) == [], "health shows the link", 5)
             answered = appliance.ctl_json("stats")["total"]["answered"]
             wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > answered + 20, "answers again", 30)
     finally:
@@ -146,6 +163,35 @@ def test_a_link_that_flaps_under_load(patient, namespaces, models, end):
         client.infer_tokens(IDS)
     assert_nothing_is_held(appliance)
     assert appliance.stop() == 0, appliance.log()[-3000:]
+
+
+def test_an_interface_that_is_removed_is_named(patient, namespaces):
+    """The port stays bound to the interface that it opened. One of the same name that is made later is another one."""
+    appliance = patient.use_port("net_af_packet0", "iface=gone0,blocksz=65536,framesz=2048,framecnt=2048")
+    make = ("ip", "-n", namespaces.server, "link", "add", "gone0", "type", "veth", "peer", "name", "gone1")
+    remove = ("ip", "-n", namespaces.server, "link", "del", "gone0")
+
+    def make_interface():
+        run(*make)
+        for end in ("gone0", "gone1"):
+            run("ip", "-n", namespaces.server, "link", "set", end, "up")
+
+    make_interface()
+    try:
+        appliance.start()
+        removed = ["port net_af_packet0: its interface was removed: make it, and restart itifd"]
+        run(*remove)
+        wait_until(lambda: problems(appliance) == removed, "health names the interface", 5)
+        assert appliance.ctl("health", check=False).returncode == 1
+        wait_until(lambda: removed[0] in appliance.log(), "the log names the interface", 5)
+        make_interface()
+        assert problems(appliance) == removed
+        appliance.kill()
+        appliance.start()
+        assert problems(appliance) == []
+        assert appliance.stop() == 0
+    finally:
+        subprocess.run(remove, stderr=subprocess.DEVNULL, check=False)
 
 
 # ---- packet buffers that run out
