@@ -19,6 +19,7 @@ REFUSED = {
     "bench-latency": {"--tokens": NO_COUNTS, "--rate": NO_NUMBERS, "--seconds": NO_COUNTS},
     "bench-overload": {"--factor": NO_NUMBERS, "--budget": ("0ms", "500", "-1ms", "nan"), "--rounds": NO_COUNTS,
                        "--seconds": NO_COUNTS, "--tries": NO_COUNTS},
+    "bench-reliability": {"--pairs": NO_COUNTS, "--seconds": NO_COUNTS},
     "bench-stages": {"--pairs": NO_COUNTS, "--seconds": NO_COUNTS, "--concurrency": NO_COUNTS, "--tokens": NO_COUNTS},
     "bench-swap": {"--rounds": NO_COUNTS, "--seconds": NO_COUNTS, "--every": NO_NUMBERS, "--load": NO_PARTS},
     "soak": {"--minutes": (*NO_NUMBERS, "0.1"), "--load": NO_PARTS, "--seed": ("1.5", "many")},
