@@ -42,6 +42,8 @@ struct RequestShape {
   const char* name;
   uint32_t num_pieces, fragment_bytes;
 };
+constexpr wire::Auth kAuths[] = {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull,
+                                 wire::Auth::kSealed};
 constexpr RequestShape kSingleDatagram{"64 B", 1, 64};
 constexpr RequestShape kGsliceImage{"1 KB x 588", 588, 1024};
 constexpr RequestShape kEthernet{"1,400 B x 105", 105, 1400};
@@ -61,8 +63,8 @@ std::string ingest_name(const RequestShape& shape, wire::Auth auth = wire::Auth:
                      more);
 }
 
-std::string open_name(uint32_t num_open) {
-  return ingest_name(kShort, wire::Auth::kHeader, fmt::format("{} open", num_open));
+std::string open_name(wire::Auth auth, uint32_t num_open) {
+  return ingest_name(kShort, auth, fmt::format("{} open", num_open));
 }
 
 std::vector<IngestCase> make_cases() {
@@ -75,15 +77,15 @@ std::vector<IngestCase> make_cases() {
     change(one.load);
   };
   const auto as_is = [](LoadOptions&) {};
-  for (const wire::Auth auth :
-       {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kSealed}) {
+  for (const wire::Auth auth : kAuths) {
     for (const char* mode : {kHandOver, kAnswered}) add(kSingleDatagram, "", mode, as_is, auth);
     for (const RequestShape& shape : {kGsliceImage, kEthernet, kJumbo})
       add(shape, "", kHandOver, as_is, auth);
   }
-  for (const uint32_t burst : {16u, 32u, 128u})
-    add(kSingleDatagram, fmt::format("bursts of {}", burst), kHandOver,
-        [&](LoadOptions& load) { load.burst = burst; });
+  for (const RequestShape& shape : {kSingleDatagram, kGsliceImage})
+    for (const uint32_t burst : {16u, 32u, 128u})
+      add(shape, fmt::format("bursts of {}", burst), kHandOver,
+          [&](LoadOptions& load) { load.burst = burst; });
   add(kSingleDatagram, "1000 tenants", kHandOver,
       [](LoadOptions& load) { load.num_tenants = 1000; });
   for (const RequestShape& shape : {kSingleDatagram, kGsliceImage}) {
@@ -91,11 +93,14 @@ std::vector<IngestCase> make_cases() {
     add(shape, "checksums in software", kHandOver,
         [](LoadOptions& load) { load.checksums_in_software = true; });
   }
-  add(kGsliceImage, "shuffled", kHandOver, [](LoadOptions& load) { load.shuffled = true; });
+  for (const RequestShape& shape : {kGsliceImage, kEthernet, kJumbo})
+    add(shape, "shuffled", kHandOver, [](LoadOptions& load) { load.shuffled = true; });
   add(kGsliceImage, "64 open", kHandOver, [](LoadOptions& load) { load.num_open = 64; });
-  for (const uint32_t num_open : {1u, 1'000u, 100'000u})
-    add(kShort, fmt::format("{} open", num_open), kHandOver,
-        [&](LoadOptions& load) { load.num_open = num_open; });
+  for (const wire::Auth auth : kAuths)
+    for (const uint32_t num_open : {1u, 1'000u, 100'000u})
+      add(
+          kShort, fmt::format("{} open", num_open), kHandOver,
+          [&](LoadOptions& load) { load.num_open = num_open; }, auth);
   const auto with = [](Fault fault) { return [fault](LoadOptions& load) { load.fault = fault; }; };
   add(kSingleDatagram, "overloaded", kRefused, with(Fault::kOverloaded));
   add(kSingleDatagram, "overloaded", kRefused, with(Fault::kOverloaded), wire::Auth::kFull);
@@ -222,9 +227,11 @@ class IngestBench {
   }
 
   void compare() {
-    for (const uint32_t num_open : {1'000u, 100'000u})
-      add_quotient(open_name(num_open), "per 1 open", median_of(open_name(num_open), kHandOver),
-                   median_of(open_name(1), kHandOver));
+    for (const wire::Auth auth : kAuths)
+      for (const uint32_t num_open : {1'000u, 100'000u})
+        add_quotient(open_name(auth, num_open), "per 1 open",
+                     median_of(open_name(auth, num_open), kHandOver),
+                     median_of(open_name(auth, 1), kHandOver));
     for (const wire::Auth auth : {wire::Auth::kHeader, wire::Auth::kFull})
       add_quotient(ingest_name(kSingleDatagram, auth, "overloaded"), "per answered",
                    median_of(ingest_name(kSingleDatagram, auth, "overloaded"), kRefused),

@@ -23,9 +23,14 @@ constexpr LiveCase kLiveCases[] = {
     {"memif, 64 B, none", kTokens, 64, wire::Auth::kNone},
     {"memif, 64 B, header", kTokens, 64, wire::Auth::kHeader},
     {"memif, 64 B, full", kTokens, 64, wire::Auth::kFull},
+    {"memif, 64 B, sealed", kTokens, 64, wire::Auth::kSealed},
     {"memif, 1 KB x 589, none", kPicture, 1024, wire::Auth::kNone},
     {"memif, 1 KB x 589, header", kPicture, 1024, wire::Auth::kHeader},
     {"memif, 1 KB x 589, full", kPicture, 1024, wire::Auth::kFull},
+    {"memif, 1 KB x 589, sealed", kPicture, 1024, wire::Auth::kSealed},
+    {"memif, 1,368 B x 441, none", kPicture, 1368, wire::Auth::kNone},
+    {"memif, 1,368 B x 441, header", kPicture, 1368, wire::Auth::kHeader},
+    {"memif, 1,368 B x 441, full", kPicture, 1368, wire::Auth::kFull},
 };
 
 // A folder that is removed with all in it.
