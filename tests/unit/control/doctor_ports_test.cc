@@ -63,6 +63,53 @@ TEST_F(DoctorTest, TheInterfaceMustBeUpAndTheKernelHasOtherAddresses) {
   expect(kVeth, "address 198.18.0.1", kFail, "the kernel has it, too", "ip address del");
 }
 
+TEST_F(DoctorTest, EalArgsMustMakeTheDevice) {
+  using enum Verdict;
+  const auto replaced = [](std::string config, const std::string& what, const std::string& with) {
+    return config.replace(config.find(what), what.size(), with);
+  };
+  expect(kVeth, "device net_af_packet0", kOk, "eal.args name it");
+  expect(kNic, "device 0000:3b:00.0", kOk, "eal.args name it");
+  const std::string other =
+      replaced(kVeth, "device = \"net_af_packet0", "device = \"net_af_packet1");
+  expect(other, "device net_af_packet1", kFail, "they name net_af_packet0",
+         "--vdev=net_af_packet1,iface=INTERFACE");
+  const std::string none = R"(
+eal = { args = [ "--no-huge" ]; };
+ports = ( { device = "net_memif0"; ipv4 = [ "198.18.0.1/24" ]; } );
+)";
+  expect(none, "device net_memif0", kFail, "they name none", "add \"--vdev=net_memif0\"");
+  expect(replaced(none, "--no-huge", "--no-pci"), "device net_memif0", kFail, "they name none");
+  const std::string unnamed = replaced(none, "device = \"net_memif0\"; ", "");
+  expect(replaced(unnamed, "--no-huge", "--no-pci"), "device of the port", kFail, "none",
+         "--vdev=");
+  expect(replaced(kNic, "\"-a\", \"0000:3b", "\"-a\", \"0000:5e"), "device 0000:3b:00.0", kFail,
+         "they name 0000:5e:00.0", "add \"-a\", \"0000:3b:00.0\"");
+  expect(replaced(kNic, "\"-a\", \"0000:3b:00.0\"", "\"--no-pci\""), "device 0000:3b:00.0", kFail,
+         "--no-pci", "take --no-pci out");
+  expect(replaced(kNic, ", \"-a\", \"0000:3b:00.0\"", ""), "device 0000:3b:00.0", kOk, "opens all");
+}
+
+// DPDK's driver refuses the first two, and cuts frames with the third without a word.
+TEST_F(DoctorTest, FramesOfAfPacketMustFitPacketBuffers) {
+  using enum Verdict;
+  const auto with = [](const std::string& arguments) {
+    std::string config = kVeth;
+    return config.replace(config.find("framecnt=16384"), 14, arguments);
+  };
+  const std::string name = "frames of net_af_packet0";
+  expect(kVeth, name, kOk, "up to 1982 bytes");
+  expect(with("blocksz=65536,framesz=4096"), name, kFail,
+         "framesz=4096 has 4064 bytes for data, and packet buffers have 2048",
+         "data_plane.mbuf_bytes = 4096");
+  expect(with("blocksz=65536,framesz=4096") + "data_plane = { mbuf_bytes = 4064; };\n", name, kOk,
+         "in packet buffers of 4064");
+  expect(with("blocksz=4096,framesz=8192"), name, kFail, "larger than blocksz=4096",
+         "blocksz=65536");
+  expect(with("blocksz=65536,framesz=1024"), name, kFail, "cuts frames of more than 958 bytes",
+         "framesz=2048");
+}
+
 TEST_F(DoctorTest, MtusMustAgree) {
   using enum Verdict;
   const std::string name = "MTU of net_af_packet0";

@@ -1,4 +1,7 @@
 // `itifctl doctor`: memory, CPUs and rights, on trees of files.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "doctor_fixture.h"
 
 namespace itif::ctl::doctor {
@@ -159,6 +162,62 @@ TEST_F(DoctorTest, TheStateIsPrivate) {
   remove("/var/lib/itif");
   put("/var/lib/itif", "a file");
   expect(kNic, "state directory", kFail, "no directory", "mv /var/lib/itif");
+}
+
+// Root passes access(2) in /proc, where nobody can make a directory.
+TEST_F(DoctorTest, AStateDirectoryThatCannotBeMadeFails) {
+  using enum Verdict;
+  const auto with_state = [](const std::string& path) {
+    return std::string(kVeth) + "control = { state_dir = \"" + path + "\"; };\n";
+  };
+  put("/var/a_file", "");
+  expect(with_state("/var/a_file/itif/state"), "state directory", kFail,
+         "/var/a_file is no directory", "mv /var/a_file /var/a_file.old");
+  const size_t before = Files(root_).list("/var").size();
+  expect(with_state("/var/x/y"), "state directory", kOk, "itifd makes it");
+  EXPECT_EQ(Files(root_).list("/var").size(), before);
+  const Checks checks = run_checks({.files = Files(),
+                                    .config_file = {},
+                                    .config = machine(with_state("/proc/x")).config,
+                                    .health = {}});
+  const auto found = std::ranges::find(checks, "state directory", &Check::name);
+  EXPECT_EQ(found->verdict, kFail) << found->evidence;
+  EXPECT_NE(found->evidence.find("/proc/x cannot be made"), std::string::npos) << found->evidence;
+  EXPECT_NE(found->remedy.find("control.state_dir = \"/var/lib/itif\""), std::string::npos);
+}
+
+// Runs as another user, because root may write everywhere.
+TEST_F(DoctorTest, AUserWithoutRightsOnTheStateDirectoryFails) {
+  using enum Verdict;
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  fs::permissions(dir_ / "", fs::perms(0755));
+  fs::create_directories(root_ + "/var/lib");
+  const Machine whole = machine(kNic);
+  fs::create_directories(root_ + "/srv/itif");
+  fs::permissions(root_ + "/srv/itif", fs::perms(0700));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    Machine own = whole;
+    const auto state = [&] {
+      const Checks checks = run_checks(own);
+      return *std::ranges::find(checks, "state directory", &Check::name);
+    };
+    const Check missing = state();
+    own.config.control.state_dir = "/srv/itif";
+    const Check foreign = state();
+    const bool is_right =
+        missing.verdict == kFail && foreign.verdict == kFail &&
+        missing.evidence.find("user 65534 cannot make a directory in /var/lib") !=
+            std::string::npos &&
+        missing.remedy.starts_with("sudo install -d -m 700 -o 65534 /var/lib/itif") &&
+        foreign.evidence.find("user 65534 cannot write there") != std::string::npos;
+    if (!is_right) fmt::print(stderr, "{}\n{}\n", missing.evidence, foreign.evidence);
+    ::_exit(is_right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(DoctorTest, ReportsAsTextAndAsJson) {

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -69,6 +71,13 @@ std::optional<struct stat> Files::status(const std::string& path) const {
 
 bool Files::may(const std::string& path, int mode) const {
   return ::access((root_ + path).c_str(), mode) == 0;
+}
+
+int Files::try_make_directory_in(const std::string& folder) const {
+  std::string name = root_ + folder + "/.itifctl-doctor-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) return errno;
+  ::rmdir(name.c_str());
+  return 0;
 }
 
 }  // namespace itif::ctl::doctor

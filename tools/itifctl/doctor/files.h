@@ -28,6 +28,9 @@ class Files {
   std::optional<struct stat> status(const std::string& path) const;
   // As access(2) for this process: `mode` of R_OK, W_OK, X_OK.
   bool may(const std::string& path, int mode) const;
+  // Makes a directory in `folder` and removes it again. Returns 0, or the errno. access(2) cannot
+  // tell: root passes it in /proc and /sys, where nobody can make one.
+  int try_make_directory_in(const std::string& folder) const;
 
  private:
   const std::string root_;

@@ -11,18 +11,6 @@
 namespace itif::ctl::doctor {
 namespace {
 
-// The value of `key` in "name,key=value,…"; "": none.
-std::string argument_of(std::string_view device, std::string_view key) {
-  for (size_t at = device.find(','); at != device.npos;) {
-    const size_t end = device.find(',', at + 1);
-    const std::string_view word = device.substr(at + 1, end == device.npos ? end : end - at - 1);
-    if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=')
-      return std::string(word.substr(key.size() + 1));
-    at = end;
-  }
-  return {};
-}
-
 // The devices that eal.args create or allow, with their arguments.
 std::vector<std::string> devices_of(const std::vector<std::string>& args) {
   std::vector<std::string> devices;
@@ -36,16 +24,6 @@ std::vector<std::string> devices_of(const std::vector<std::string>& args) {
         devices.push_back(arg.substr(2));
     }
   return devices;
-}
-
-bool is_pci_address(std::string_view name) {  // "0000:3b:00.0", "3b:00.0"
-  const size_t dot = name.rfind('.');
-  return dot != name.npos && std::ranges::count(name, ':') >= 1 &&
-         name.find_first_not_of("0123456789abcdefABCDEF:.") == name.npos;
-}
-
-std::string full_address(const std::string& address) {
-  return std::ranges::count(address, ':') == 1 ? "0000:" + address : address;
 }
 
 // The numbers of "3", "2-5" or "(2,4-6)".
@@ -71,6 +49,27 @@ Result<std::vector<Lcore>> parse_mask(std::string_view text) {
 }
 
 }  // namespace
+
+std::string argument_of(std::string_view device, std::string_view key) {
+  for (size_t at = device.find(','); at != device.npos;) {
+    const size_t end = device.find(',', at + 1);
+    const std::string_view word = device.substr(at + 1, end == device.npos ? end : end - at - 1);
+    if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=')
+      return std::string(word.substr(key.size() + 1));
+    at = end;
+  }
+  return {};
+}
+
+bool is_pci_address(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot != name.npos && std::ranges::count(name, ':') >= 1 &&
+         name.find_first_not_of("0123456789abcdefABCDEF:.") == name.npos;
+}
+
+std::string full_address(const std::string& address) {
+  return std::ranges::count(address, ':') == 1 ? "0000:" + address : address;
+}
 
 Result<std::vector<Lcore>> parse_lcores(std::string_view text) {
   std::vector<Lcore> lcores;
@@ -112,26 +111,30 @@ const char* Machine::eal_option(std::string_view name) const {
   return nullptr;
 }
 
+std::vector<std::string> Machine::devices() const {
+  return devices_of(config.eal.args);
+}
+
 std::vector<PortUse> Machine::ports() const {
-  const std::vector<std::string> devices = devices_of(config.eal.args);
+  const std::vector<std::string> devices = this->devices();
   std::vector<PortUse> uses;
   for (size_t i = 0; i < config.ports.size(); ++i) {
     PortUse& use = uses.emplace_back();
     use.port = &config.ports[i];
     use.device = use.port->device;
     // Without a name, the first device is the port.
-    std::string arguments = use.device.empty() && !devices.empty() ? devices.front() : use.device;
+    if (use.device.empty() && !devices.empty()) use.arguments = devices.front();
     for (const std::string& device : devices)
       if (!use.device.empty() && device.substr(0, device.find(',')) == use.device)
-        arguments = device;
-    if (use.device.empty()) use.device = arguments.substr(0, arguments.find(','));
+        use.arguments = device;
+    if (use.device.empty()) use.device = use.arguments.substr(0, use.arguments.find(','));
     if (is_pci_address(use.device)) {
       use.kind = PortUse::Kind::kPci;
       use.device = full_address(use.device);
       continue;
     }
     use.driver = use.device.substr(0, use.device.find_last_not_of("0123456789") + 1);
-    use.interface = argument_of(arguments, "iface");
+    use.interface = argument_of(use.arguments, "iface");
     if (use.driver != "net_tap" && !use.interface.empty()) use.kind = PortUse::Kind::kInterface;
   }
   return uses;

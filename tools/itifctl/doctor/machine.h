@@ -22,6 +22,7 @@ struct PortUse {
   std::string driver;     // "net_af_packet"; a PCI device: "" (the kernel's driver is in sysfs)
   std::string device;     // "net_af_packet0", "0000:3b:00.0"
   std::string interface;  // kInterface: "eth1"; net_tap makes its own
+  std::string arguments;  // in eal.args: "net_af_packet0,iface=eth1"; "": they do not name it
 };
 
 // The CPUs of the configuration.
@@ -40,6 +41,8 @@ struct Machine {
   bool is_running() const { return health.is_object(); }
 
   std::vector<PortUse> ports() const;
+  // The devices that eal.args make (--vdev) or allow (-a), with their arguments.
+  std::vector<std::string> devices() const;
   CpuUse cpus() const;
   // The option's value in eal.args, "--lcores=X" or "-l X": nullptr: it is not there. Flags: "".
   const char* eal_option(std::string_view name) const;
@@ -55,6 +58,12 @@ struct Machine {
   // The CPUs of a list file ("0-3,8"); empty: none, or no such file.
   std::vector<unsigned> cpu_list(const std::string& path) const;
 };
+
+// The value of `key` in "name,key=value,…"; "": none.
+std::string argument_of(std::string_view device, std::string_view key);
+// "0000:3b:00.0", "3b:00.0"; and the same with the domain.
+bool is_pci_address(std::string_view name);
+std::string full_address(const std::string& address);
 
 // Parses EAL's --lcores: the CPUs of each lcore. Errors: kInvalidArgument.
 struct Lcore {

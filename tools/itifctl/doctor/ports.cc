@@ -1,11 +1,11 @@
-// Ports: a NIC's driver, IOMMU and NUMA node; a kernel interface; MTU and offloads.
+// Ports: their devices; a NIC's driver, IOMMU and NUMA node; MTU and offloads.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "doctor/checks.h"
+#include "doctor/interfaces.h"
 #include "wire/geometry.h"
 
 namespace itif::ctl::doctor {
@@ -25,6 +25,46 @@ bool is_userspace_driver(const std::string& driver) {
 
 std::string pci_path(const std::string& address, const char* file) {
   return fmt::format("/sys/bus/pci/devices/{}/{}", address, file);
+}
+
+// EAL makes only the devices of --vdev, and with -a opens only the NICs that it names.
+void check_device(const Machine& machine, const PortUse& use, Checks& checks) {
+  const bool is_pci = use.kind == PortUse::Kind::kPci;
+  const bool is_virtual = use.device.starts_with("net_") || use.device.starts_with("eth_");
+  const bool has_no_pci = machine.eal_option("--no-pci") != nullptr;
+  // A net_vdev_netvsc makes ports of another name.
+  if (!is_pci && !is_virtual && !(use.device.empty() && has_no_pci)) return;
+  if (use.device.starts_with("net_failsafe")) return;
+  const std::string name =
+      use.device.empty() ? std::string("device of the port") : "device " + use.device;
+  std::string others;
+  bool is_named = false;
+  for (const std::string& device : machine.devices()) {
+    std::string other = device.substr(0, device.find(','));
+    if (other.starts_with("pci:")) other.erase(0, 4);
+    if (is_pci != is_pci_address(other)) continue;
+    if (is_pci) other = full_address(other);
+    is_named = is_named || other == use.device;
+    others += (others.empty() ? "" : ", ") + other;
+  }
+  if (is_pci && has_no_pci)
+    return checks.push_back(
+        fail(name, "eal.args have --no-pci: itifd opens no NIC", "take --no-pci out of eal.args"));
+  if (is_pci && others.empty())
+    return checks.push_back(ok(name, "eal.args name no NIC, so that EAL opens all"));
+  if (!use.device.empty() && is_named) return checks.push_back(ok(name, "eal.args name it"));
+  const std::string wanted = use.device.empty() ? "net_af_packet0" : use.device;
+  const std::string add =
+      is_pci ? fmt::format("\"-a\", \"{}\"", wanted)
+             : fmt::format("\"--vdev={}{}\"", wanted,
+                           wanted.find("af_") != wanted.npos ? ",iface=INTERFACE" : "");
+  checks.push_back(
+      fail(name,
+           fmt::format("no {} of eal.args names it: they name {}", is_pci ? "-a" : "--vdev",
+                       others.empty() ? "none" : others),
+           others.empty()
+               ? fmt::format("add {} to eal.args", add)
+               : fmt::format("add {} to eal.args, or correct ports[].device ({})", add, others)));
 }
 
 // Checks the driver. Returns its name; "": the port cannot work.
@@ -115,57 +155,6 @@ void check_node(const Machine& machine, const PortUse& use, Checks& checks) {
                   cpus_text(near))));
 }
 
-// IPv4 addresses of the kernel itself, from /proc/net/fib_trie.
-std::vector<std::string> kernel_addresses(const Machine& machine) {
-  std::vector<std::string> addresses;
-  std::string last;
-  for (const std::string& line : machine.files.lines("/proc/net/fib_trie")) {
-    if (const size_t at = line.find("|-- "); at != line.npos) last = line.substr(at + 4);
-    if (line.find("host LOCAL") != line.npos && std::ranges::count(addresses, last) == 0)
-      addresses.push_back(last);
-  }
-  return addresses;
-}
-
-std::string bare(const std::string& address) {
-  return address.substr(0, address.find('/'));
-}
-
-void check_interface(const Machine& machine, const PortUse& use, Checks& checks) {
-  const std::string name = fmt::format("interface {}", use.interface);
-  const std::string folder = "/sys/class/net/" + use.interface;
-  // /sys may be mounted in another network namespace than this process is in.
-  const std::string listed = machine.files.text_or("/proc/net/dev", "");
-  if (!machine.files.exists(folder) && listed.find(" " + use.interface + ":") != listed.npos)
-    return checks.push_back(
-        not_applicable(name, "/sys is another network namespace's: use `ip netns exec`"));
-  if (!machine.files.exists(folder))
-    return checks.push_back(fail(name, "there is none in this network namespace",
-                                 "ip link   # lists them; correct iface= in eal.args"));
-  const std::string flags = machine.files.text_or(folder + "/flags", "0x0");
-  unsigned value = 0;
-  if (flags.size() > 2) std::from_chars(flags.data() + 2, flags.data() + flags.size(), value, 16);
-  if ((value & 1) == 0)  // IFF_UP
-    return checks.push_back(fail(name, "down", fmt::format("ip link set {} up", use.interface)));
-  const std::string state = machine.files.text_or(folder + "/operstate", "unknown");
-  if (state == "down" || state == "lowerlayerdown")
-    checks.push_back(
-        warn(name, "up, but it has no carrier",
-             fmt::format("ethtool {}   # cable, or the other end of the veth", use.interface)));
-  else
-    checks.push_back(ok(name, "up, " + state));
-}
-
-// The kernel of this network namespace must not have the port's addresses, too.
-void check_addresses(const Machine& machine, const PortUse& use, Checks& checks) {
-  const std::vector<std::string> own = kernel_addresses(machine);
-  for (const std::string& address : use.port->ipv4)
-    if (std::ranges::count(own, bare(address)) > 0)
-      checks.push_back(fail(fmt::format("address {}", bare(address)),
-                            "the kernel has it, too: it answers clients that nobody listens",
-                            fmt::format("ip address del {} dev {}", address, use.interface)));
-}
-
 const json* health_of(const Machine& machine, const PortUse& use) {
   if (!machine.is_running() || !machine.health.contains("ports")) return nullptr;
   for (const json& port : machine.health["ports"])
@@ -249,6 +238,7 @@ void check_offloads(const Machine& machine, const PortUse& use, Checks& checks) 
 
 void check_ports(const Machine& machine, Checks& checks) {
   for (const PortUse& use : machine.ports()) {
+    check_device(machine, use, checks);
     if (use.kind == PortUse::Kind::kPci) {
       const std::string driver = check_driver(machine, use, checks);
       if (!driver.empty()) check_iommu(machine, use, driver, checks);
@@ -260,10 +250,7 @@ void check_ports(const Machine& machine, Checks& checks) {
         checks.push_back(not_applicable(
             fmt::format("{} of {}", what, use.device.empty() ? "the port" : use.device), why));
     }
-    if (use.kind == PortUse::Kind::kInterface) {
-      check_interface(machine, use, checks);
-      check_addresses(machine, use, checks);
-    }
+    if (use.kind == PortUse::Kind::kInterface) check_interface(machine, use, checks);
     check_mtu(machine, use, checks);
     check_offloads(machine, use, checks);
   }

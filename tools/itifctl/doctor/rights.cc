@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 
+#include "base/error.h"
 #include "doctor/checks.h"
 
 namespace itif::ctl::doctor {
@@ -67,11 +70,47 @@ void check_system_calls(const Machine& machine, Checks& checks) {
                         "process.seccomp = \"refuse\" in the configuration"));
 }
 
+// itifd makes the directory and those above it.
+void check_missing_state(const Machine& machine, const std::string& path, Checks& checks) {
+  constexpr const char* kName = "state directory";
+  const auto parent_of = [](const std::string& of) {
+    const std::string parent = std::filesystem::path(of).parent_path();
+    return parent.empty() ? std::string(".") : parent;
+  };
+  std::string folder = parent_of(path);
+  while (!machine.files.exists(folder) && parent_of(folder) != folder) folder = parent_of(folder);
+  const auto found = machine.files.status(folder);
+  if (found && !S_ISDIR(found->st_mode))
+    return checks.push_back(
+        fail(kName, fmt::format("{} cannot be made: {} is no directory", path, folder),
+             fmt::format("mv {0} {0}.old   # or another control.state_dir", folder)));
+  const int error = machine.files.try_make_directory_in(folder);
+  if (error == 0) return checks.push_back(ok(kName, path + ": itifd makes it"));
+  const bool lacks_right = error == EACCES || error == EPERM;
+  const std::string remedy =
+      lacks_right && ::geteuid() != 0 && machine.files.may(folder, X_OK)
+          ? fmt::format("sudo install -d -m 700 -o {} {}   # or run itifd, and this, as root",
+                        ::geteuid(), path)
+      : error == EROFS ? fmt::format(
+                             "mount -o remount,rw $(findmnt -n -o TARGET -T {})   # or "
+                             "another control.state_dir",
+                             folder)
+      : error == ENOSPC || error == EDQUOT
+          ? fmt::format("df -i {}   # make room, or another control.state_dir", folder)
+          : std::string(
+                "control.state_dir = \"/var/lib/itif\" in the configuration, or another "
+                "directory on a disk, in which this user may write");
+  checks.push_back(fail(kName,
+                        fmt::format("{} cannot be made: user {} cannot make a directory in {}: {}",
+                                    path, ::geteuid(), folder, errno_text(error)),
+                        remedy));
+}
+
 void check_state(const Machine& machine, Checks& checks) {
   constexpr const char* kName = "state directory";
   const std::string& path = machine.config.control.state_dir;
   const auto found = machine.files.status(path);
-  if (!found) return checks.push_back(ok(kName, path + ": itifd makes it"));
+  if (!found) return check_missing_state(machine, path, checks);
   if (!S_ISDIR(found->st_mode))
     return checks.push_back(
         fail(kName, path + " is no directory",
@@ -82,7 +121,7 @@ void check_state(const Machine& machine, Checks& checks) {
              fmt::format("chmod 700 {}", path)));
   if (!machine.is_running() && !machine.files.may(path, R_OK | W_OK | X_OK))
     return checks.push_back(
-        warn(kName,
+        fail(kName,
              fmt::format("{} is user {}'s: user {} cannot write there", path, found->st_uid,
                          ::geteuid()),
              fmt::format("sudo itifctl doctor   # as the user that starts itifd; or chown -R {} {}",
