@@ -1,5 +1,6 @@
 """The appliance behaves as a host: ARP, neighbour discovery, ping, and the protocol's ping."""
 
+import json
 import re
 import socket
 import struct
@@ -28,17 +29,48 @@ def test_ping_and_neighbours_of_both_families(appliance, namespaces):
     assert_accounted(appliance)
 
 
-def test_the_link_local_address_answers_too(appliance, namespaces):
-    namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2", SERVER_IPV6)
+def link_local(appliance, namespaces):
+    """The port's link-local address, with the clients' interface."""
     mac = appliance.ctl_json("health")["appliance"]["ports"][0]["mac"]
     octets = [int(part, 16) for part in mac.split(":")]
     octets[0] ^= 2
     address = "fe80::{:x}:{:x}:{:x}:{:x}".format(
         octets[0] << 8 | octets[1], octets[2] << 8 | 0xFF, 0xFE << 8 | octets[3],
         octets[4] << 8 | octets[5])
-    output = namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2",
-                                  f"{address}%{namespaces.client_link}")
-    assert received(output) == 2
+    address = socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, address))
+    return f"{address}%{namespaces.client_link}"
+
+
+def test_the_link_local_address_answers_too(appliance, namespaces):
+    namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2", SERVER_IPV6)
+    address = link_local(appliance, namespaces)
+    output = namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2", address)
+    assert received(output) == 2 and "DUP!" not in output
+
+
+def test_doctor_finds_the_link_local_address_that_the_kernel_has_too(appliance, namespaces):
+    """Without `disable_ipv6` the kernel gives the interface the address that itifd has there."""
+    link, address = namespaces.server_link, link_local(appliance, namespaces).partition("%")[0]
+
+    def found():
+        done = appliance.ctl("--json", "doctor", "--config", str(appliance.config_path), check=False,
+                             namespace=namespaces.server)
+        return {check["name"]: check for check in json.loads(done.stdout)["checks"]}.get(f"address {address}")
+
+    assert found() is None
+    disable = lambda on: run("ip", "netns", "exec", namespaces.server, "sysctl", "-qw",
+                             f"net.ipv6.conf.{link}.disable_ipv6={on}")
+    disable(0)
+    try:
+        check = found()
+        assert check["verdict"] == "fail", check
+        assert f"ip link set dev {link} addrgenmode none" in check["remedy"]
+        run("ip", "netns", "exec", namespaces.server, "sh", "-c", check["remedy"])
+        assert found() is None
+    finally:
+        disable(1)
+
+
 
 
 @pytest.mark.parametrize("address", [SERVER_IPV4, SERVER_IPV6])

@@ -63,6 +63,31 @@ TEST_F(DoctorTest, TheInterfaceMustBeUpAndTheKernelHasOtherAddresses) {
   expect(kVeth, "address 198.18.0.1", kFail, "the kernel has it, too", "ip address del");
 }
 
+// Two hosts with one address: the kernel refuses the datagrams that itifd takes, and ping is
+// answered twice.
+TEST_F(DoctorTest, TheKernelHasOtherIpv6Addresses) {
+  using enum Verdict;
+  const auto has_fault = [this](const std::string& config) {
+    return count_of(run_checks(machine(config)), kFail) > 0;
+  };
+  put("/sys/class/net/eth1/address", "36:9e:35:ce:15:3c");
+  const std::string same = "fe80000000000000349e35fffece153c 02 40 20 ";
+  // Another link-local address, another interface's, and one that the kernel does not use.
+  put("/proc/net/if_inet6", "fe80000000000000349e35fffece153d 02 40 20 80     eth1\n" + same +
+                                "80     eth2\n" + same + "c8     eth1\n");
+  EXPECT_FALSE(has_fault(kVeth));
+  put("/proc/net/if_inet6",
+      "00000000000000000000000000000001 01 80 10 80       lo\n" + same + "80     eth1\n");
+  expect(kVeth, "address fe80::349e:35ff:fece:153c", kFail, "the kernel has it, too",
+         "ip link set dev eth1 addrgenmode none && ip -6 address flush dev eth1");
+  std::string ipv6 = kVeth;
+  ipv6.replace(ipv6.find("ipv4"), 4, "ipv6 = [ \"fd00:18::1/64\" ]; ipv4");
+  EXPECT_TRUE(has_fault(ipv6));
+  put("/proc/net/if_inet6", "fd000018000000000000000000000001 03 40 00 80     eth3\n");
+  expect(ipv6, "address fd00:18::1", kFail, "nobody listens",
+         "ip address del fd00:18::1/64 dev eth3");
+}
+
 TEST_F(DoctorTest, EalArgsMustMakeTheDevice) {
   using enum Verdict;
   const auto replaced = [](std::string config, const std::string& what, const std::string& with) {

@@ -241,9 +241,10 @@ TEST_F(DoctorTest, SurvivesStrangeFiles) {
   const std::string strange = std::string(4096, '\xff') + "\n" + std::string("0-", 2) + "\n-\n,,@(";
   for (const char* path :
        {"/proc/self/status", "/proc/self/limits", "/proc/mounts", "/proc/cpuinfo",
-        "/proc/net/fib_trie", "/proc/sys/kernel/seccomp/actions_avail",
-        "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/devices/system/cpu/online",
-        "/sys/devices/system/cpu/isolated", "/sys/devices/system/node/node0/cpulist",
+        "/proc/net/fib_trie", "/proc/net/if_inet6", "/sys/class/net/eth1/address",
+        "/proc/sys/kernel/seccomp/actions_avail", "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
+        "/sys/devices/system/node/node0/cpulist",
         "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages",
         "/sys/devices/system/node/nodex/cpulist", "/sys/class/net/eth1/mtu",
         "/sys/class/net/eth1/flags",

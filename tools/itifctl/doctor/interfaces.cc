@@ -1,11 +1,16 @@
 // Kernel interfaces that serve as ports: AF_PACKET, AF_XDP, pcap.
 #include "doctor/interfaces.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <optional>
+#include <span>
+#include <sstream>
 
 namespace itif::ctl::doctor {
 namespace {
@@ -16,6 +21,16 @@ constexpr uint32_t kRingHeaderBytes = 32;
 constexpr uint32_t kRingOffsetBytes = 66;
 constexpr uint32_t kEthernetBytes = 14;  // the kernel takes VLAN tags off
 constexpr uint32_t kLongestMtu = 1500;   // net_af_packet's
+
+// Parses two digits for each byte of `out`; false: `text` is anything else.
+bool parse_hex(std::string_view text, std::span<uint8_t> out) {
+  if (text.size() != 2 * out.size()) return false;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const char* digits = text.data() + 2 * i;
+    if (std::from_chars(digits, digits + 2, out[i], 16).ptr != digits + 2) return false;
+  }
+  return true;
+}
 
 // IPv4 addresses of the kernel itself, from /proc/net/fib_trie.
 std::vector<std::string> kernel_addresses(const Machine& machine) {
@@ -58,14 +73,71 @@ void check_link(const Machine& machine, const PortUse& use, Checks& checks) {
     checks.push_back(ok(name, "up, " + state));
 }
 
+// An IPv6 address of the kernel, and its interface.
+struct Ipv6Entry {
+  std::array<uint8_t, 16> address{};
+  std::string interface;
+};
+
+// From /proc/net/if_inet6: "fe80…(32 digits) INDEX PREFIX SCOPE FLAGS INTERFACE".
+std::vector<Ipv6Entry> kernel_ipv6(const Machine& machine) {
+  constexpr unsigned kDadFailed = 0x08;  // the kernel does not use it: another host has it
+  std::vector<Ipv6Entry> entries;
+  for (const std::string& line : machine.files.lines("/proc/net/if_inet6")) {
+    std::istringstream words(line);
+    std::string digits, index, prefix, scope;
+    unsigned flags = 0;
+    Ipv6Entry entry;
+    words >> digits >> index >> prefix >> scope >> std::hex >> flags >> entry.interface;
+    if (words.fail() || (flags & kDadFailed) != 0 || !parse_hex(digits, entry.address)) continue;
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+// itifd's link-local address on this interface, from the MAC that the kernel has, too. nullopt:
+// none, or the kernel does not receive what itifd does (AF_XDP). Source: RFC 4291, appendix A.
+std::optional<std::array<uint8_t, 16>> link_local(const Machine& machine, const PortUse& use) {
+  if (use.driver != "net_af_packet") return std::nullopt;
+  std::string text = machine.files.text_or("/sys/class/net/" + use.interface + "/address", "");
+  std::erase(text, ':');
+  std::array<uint8_t, 6> mac{};
+  if (!parse_hex(text, mac)) return std::nullopt;
+  return std::array<uint8_t, 16>{
+      0xfe,   0x80,   0,    0,    0,      0,      0,     0, static_cast<uint8_t>(mac[0] ^ 2),
+      mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+}
+
+std::string text_of(const std::array<uint8_t, 16>& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET6, address.data(), text, sizeof text);
+  return text;
+}
+
 // The kernel of this network namespace must not have the port's addresses, too.
 void check_addresses(const Machine& machine, const PortUse& use, Checks& checks) {
+  const auto add = [&](const std::string& address, const char* answers, const std::string& remedy) {
+    checks.push_back(
+        fail("address " + address, std::string("the kernel has it, too: it ") + answers, remedy));
+  };
+  constexpr const char* kRefuses = "answers clients that nobody listens";
   const std::vector<std::string> own = kernel_addresses(machine);
   for (const std::string& address : use.port->ipv4)
     if (std::ranges::count(own, bare(address)) > 0)
-      checks.push_back(fail(fmt::format("address {}", bare(address)),
-                            "the kernel has it, too: it answers clients that nobody listens",
-                            fmt::format("ip address del {} dev {}", address, use.interface)));
+      add(bare(address), kRefuses, fmt::format("ip address del {} dev {}", address, use.interface));
+  const auto local = link_local(machine, use);
+  for (const auto& [found, interface] : kernel_ipv6(machine)) {
+    for (const std::string& address : use.port->ipv6) {
+      std::array<uint8_t, 16> wanted{};
+      if (::inet_pton(AF_INET6, bare(address).c_str(), wanted.data()) == 1 && found == wanted)
+        add(bare(address), kRefuses, fmt::format("ip address del {} dev {}", address, interface));
+    }
+    if (local && interface == use.interface && found == *local)
+      add(text_of(found),
+          "answers ping twice, and clients of this link-local address that nobody listens",
+          fmt::format("ip link set dev {0} addrgenmode none && ip -6 address flush dev {0}",
+                      interface));
+  }
 }
 
 // The ring that the kernel and DPDK's net_af_packet share. Its default sizes are the driver's.
