@@ -24,6 +24,8 @@ parse() is as strict as the document. build() does not check fields, so that a t
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import hmac
 import os
 import socket
@@ -401,7 +403,40 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """No complete answer arrived in time."""
+    """No complete answer arrived in time, or the server cannot be reached."""
+
+
+# Errors of the kernel or of ICMP which say that the server cannot be reached.
+_UNREACHABLE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN,
+                errno.EACCES, errno.EPERM}  # fmt: skip
+# The kernel asks for a neighbour three times, once a second, before it reports that none answers.
+_NEIGHBOUR_S = 4.0
+
+
+def why_unreachable(error: OSError, address: str, port: int) -> str:
+    where = f"{address} port {port}"
+    if error.errno == errno.ECONNREFUSED:
+        return f"nobody listens at {where}: its host refuses datagrams to it"
+    if error.errno in (errno.EHOSTUNREACH, errno.EHOSTDOWN):
+        return (f"no host answers for {where} ({error.strerror}): check that it runs, its address, and the way to it "
+                f"(ip route get {address}; ip neighbour)")  # fmt: skip
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"a firewall forbids datagrams to {where} ({error.strerror}): nft list ruleset"
+    return f"there is no route to {where} ({error.strerror}): ip route get {address}"
+
+
+def parse_server(text: str) -> tuple[str, int]:
+    """Host and port of HOST, HOST:PORT, [IPV6]:PORT or IPV6. Raises ValueError."""
+    host, port = text, str(DEFAULT_PORT)
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or rest:
+            port = rest[1:] if rest.startswith(":") else ""
+    elif text.count(":") == 1:
+        host, port = text.split(":")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"'{text}' is not HOST, HOST:PORT or [IPV6]:PORT")
+    return host, int(port)
 
 
 @dataclass
@@ -520,19 +555,34 @@ class Client:
         for name, value, most in (("tenant id", self.tenant_id, 2**32), ("epoch", self.epoch, 2**16)):
             if not 0 <= value < most:
                 raise ValueError(f"the {name} must be between 0 and {most - 1}, found {value}")
-        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        if not 0 < self.port < 65536:
+            raise ValueError(f"the port must be between 1 and 65535, found {self.port}")
+        try:  # its result has the interface of fe80::…%interface, too
+            family, *_, server = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_DGRAM)[0]
+        except socket.gaierror as error:
+            raise Lost(f"'{self.address}' is not an address or a known host name: {error.strerror}") from None
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         if family == socket.AF_INET:
             # Don't Fragment: IP_MTU_DISCOVER = 10, IP_PMTUDISC_DO = 2 (Linux; not in `socket`).
             self.socket.setsockopt(socket.IPPROTO_IP, 10, 2)
+        # IP_RECVERR, IPV6_RECVERR: without it the kernel reports a closed port, but not an absent host.
+        self.socket.setsockopt(*((socket.IPPROTO_IP, 11) if family == socket.AF_INET else (socket.IPPROTO_IPV6, 25)), 1)
         if self.local:
             self.socket.bind(self.local)
-        self.socket.connect(socket.getaddrinfo(self.address, self.port, family)[0][4])
+        try:
+            self.socket.connect(server)
+        except OSError as error:
+            self.socket.close()
+            if error.errno in _UNREACHABLE:
+                raise Lost(why_unreachable(error, self.address, self.port)) from None
+            raise
         self.next_request_id = int.from_bytes(os.urandom(8), "little") >> 1
         self.next_sequence = int.from_bytes(os.urandom(8), "little") >> 2
         self.token_renew_s = 0.0  # when to ask for a new one
         self.refusals = 0  # ICMP "port unreachable", since the last exchange began
+        self.unreachable: OSError | None = None  # another such error, since then
+        self.wrong_tags = 0  # datagrams about our requests whose tag was wrong
         self.latency_s = self.deviation_s = 0.0  # of answers, smoothed (RFC 6298)
         self.round_trip_s = 0.0  # of the last hello, or ping, that was sent once
 
@@ -553,11 +603,11 @@ class Client:
         return self.next_sequence
 
     def send_raw(self, data: bytes):
-        """Sends bytes unchanged. Ignores errors of a server that does not listen (yet); timers handle that."""
+        """Sends bytes unchanged. Only notes that the server cannot be reached (yet); timers handle that."""
         try:
             self.socket.send(data)
-        except ConnectionRefusedError:
-            self.refusals += 1
+        except OSError as error:
+            self._note(error)
 
     def receive_raw(self, timeout_s: float) -> bytes | None:
         deadline = time.monotonic() + timeout_s
@@ -567,12 +617,29 @@ class Client:
                 data = self.socket.recv(65536)
             except (TimeoutError, BlockingIOError):
                 return None
-            except ConnectionRefusedError:
-                self.refusals += 1
+            except OSError as error:
+                self._note(error)
                 if time.monotonic() >= deadline:
                     return None
                 continue
             return data
+
+    def _note(self, error: OSError):
+        """Notes that the server cannot be reached. Raises other errors."""
+        if error.errno == errno.EMSGSIZE:
+            raise Lost("the datagrams exceed the path MTU: choose a smaller fragment_bytes") from None
+        if error.errno not in _UNREACHABLE:
+            raise error
+        if error.errno == errno.ECONNREFUSED:
+            self.refusals += 1
+        else:
+            self.unreachable = error
+        timeout_s = self.socket.gettimeout()
+        self.socket.settimeout(0)
+        with contextlib.suppress(OSError):
+            while True:  # ICMP's reports stay in a queue, which takes the receive buffer's room
+                self.socket.recvmsg(0, 0, socket.MSG_ERRQUEUE)
+        self.socket.settimeout(timeout_s)
 
     def receive(self, timeout_s: float) -> Datagram | None:
         """The next well-formed datagram of any kind; others are skipped."""
@@ -599,6 +666,7 @@ class Client:
                 continue
             if is_hint(datagram) or self.open(datagram):
                 return datagram
+            self.wrong_tags += 1
         return None
 
     def open(self, datagram: Datagram) -> bool:
@@ -675,6 +743,8 @@ class Client:
         if len(message.payload) > MAX_TOTAL_BYTES:
             raise ValueError(f"a request has at most {MAX_TOTAL_BYTES} bytes, found {len(message.payload)}")
         started = time.monotonic()
+        if started >= self.token_renew_s:
+            self.hello(min(timeout_s, _NEIGHBOUR_S))
         self.send_pieces(message)
         return self.wait(message, timeout_s, started=started)
 
@@ -689,6 +759,7 @@ class Client:
         hello_id: int | None = None  # of a hello that is not answered yet
         known = False  # the server has said that it has the request, or parts of it
         named = 0.0  # the wait that `busy` asks for
+        wrong_tags = self.wrong_tags
         answer = Answer()
         hint: Datagram | None = None
         parts: dict[int, bytes] = {}
@@ -709,8 +780,8 @@ class Client:
                     if hint is not None:
                         raise Refused(hint)
                     raise Lost(f"request {request.request_id:#x}: {len(parts)} pieces of a response after "
-                               f"{time.monotonic() - started:.3f} s; a server does not answer strangers: check "
-                               "tenant id, key, epoch and auth")  # fmt: skip
+                               f"{time.monotonic() - started:.3f} s and {answer.tries} tries; "
+                               + self._why_silent(answer.busy, response, wrong_tags))  # fmt: skip
                 if not retransmit:
                     continue
                 if hello_id is not None:
@@ -790,6 +861,21 @@ class Client:
         if refusals <= 4:  # then only after silence: two servers may refuse each other's tokens
             self.send_pieces(message, [0] if known else None)
 
+    def _why_silent(self, busy: int, response: Header | None, wrong_tags: int) -> str:
+        """Why a request got no complete answer; wrong_tags: the count before it."""
+        if self.unreachable:
+            return why_unreachable(self.unreachable, self.address, self.port)
+        if response:
+            return "the other pieces were lost: the network loses datagrams, or the server has stopped"
+        if busy:
+            return (f"the server has the request, and answered {busy} times that it has no result yet (busy): allow "
+                    "more time")  # fmt: skip
+        if self.refusals:
+            return f"nobody listens at {self.address} port {self.port} any more"
+        if self.wrong_tags > wrong_tags:
+            return "answers had a wrong tag: the key differs from the server's"
+        return "a server does not answer strangers: check tenant id, key, epoch and auth"
+
     def first_rto_s(self) -> float:
         """The wait before the first repeat."""
         return max(self.rto_s, min(self.latency_s + max(self.rto_s, 4 * self.deviation_s), self.max_rto_s))
@@ -821,7 +907,7 @@ class Client:
                 self.send_raw(message.piece(at, flags=request.flags | RETRY))
         return 1
 
-    def hello(self, timeout_s=2.0) -> int:
+    def hello(self, timeout_s=_NEIGHBOUR_S) -> int:
         """Asks for an address token, keeps it for later requests, and returns it."""
         self._keep_token(self._exchange(HELLO, TOKEN, b"", timeout_s).header)
         return self.token
@@ -849,7 +935,7 @@ class Client:
                         request_id=request_id, total_bytes=len(payload))  # fmt: skip
         deadline = time.monotonic() + timeout_s
         rto = self.rto_s
-        self.refusals = 0
+        self.refusals, self.unreachable = 0, None
         while (left := deadline - time.monotonic()) > 0:
             self.send_raw(build(header, payload))
             sent = time.monotonic()
@@ -860,7 +946,9 @@ class Client:
                 return answer
             # One may be late, of an earlier process at that port.
             if self.refusals > 1:
-                raise Lost(f"nobody listens at {self.address} port {self.port}: its host refuses datagrams to it")
+                raise Lost(why_unreachable(ConnectionRefusedError(errno.ECONNREFUSED, ""), self.address, self.port))
+            if self.unreachable:
+                raise Lost(why_unreachable(self.unreachable, self.address, self.port))
             rto = min(rto * 2, self.max_rto_s)
         raise Lost(f"no {TYPES[expected]} from {self.address} port {self.port} in {timeout_s} s: does the server run "
                    "there?")  # fmt: skip
@@ -891,12 +979,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--auth", choices=AUTHS, default="full", help="as the tenant's [full]")
     parser.add_argument("--result", choices=RESULT_KINDS, default="default", help="[the model's default]")
     options = parser.parse_args(arguments)
-    host, separator, port = options.server.rpartition(":")
-    if not separator or ":" in host and not host.startswith("["):  # no port, or an IPv6 address without one
-        host, port = options.server, str(DEFAULT_PORT)
     try:
-        with Client(socket.getaddrinfo(host.strip("[]"), port)[0][4][0], int(port), options.tenant_id,
-                    bytes.fromhex(options.key), options.epoch, options.auth) as client:  # fmt: skip
+        with Client(*parse_server(options.server), options.tenant_id, bytes.fromhex(options.key), options.epoch,
+                    options.auth) as client:  # fmt: skip
             answer = client.infer_text(options.text, result_kind=options.result)
     except (Lost, Refused, OSError, ValueError) as error:
         print(f"itif_client: {error}", file=sys.stderr)

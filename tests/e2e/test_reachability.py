@@ -46,6 +46,9 @@ def test_the_link_local_address_answers_too(appliance, namespaces):
     address = link_local(appliance, namespaces)
     output = namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2", address)
     assert received(output) == 2 and "DUP!" not in output
+    with stranger(namespaces, address=address) as client:
+        client.ping()
+        assert client.hello() != 0
 
 
 def test_doctor_finds_the_link_local_address_that_the_kernel_has_too(appliance, namespaces):

@@ -8,8 +8,8 @@ import time
 
 import pytest
 from harness.appliance import program
-from harness.clients import assert_accounted, connect, wait_dropped
-from harness.namespaces import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6
+from harness.clients import assert_accounted, connect, stranger, wait_dropped
+from harness.namespaces import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6, run
 from itif_client import Lost
 
 CASES = {"closed port": (f"{CLIENT_IPV4}:9", "nobody listens on"),
@@ -57,6 +57,19 @@ def test_the_python_client_fails_immediately(appliance, namespaces, models, addr
     with pytest.raises(Lost, match=f"nobody listens at {address} port {port}"):
         with connect(namespaces, added, address=address, port=port) as client:
             client.infer_tokens([101, 102], "logits")
+    assert time.monotonic() - start < LONGEST_S
+
+
+@pytest.mark.parametrize("address, cause", [("198.18.0.77", "no host answers for"),
+                                            ("203.0.113.9", "there is no route to"),
+                                            ("203.0.113.10", "a firewall forbids datagrams to")])  # fmt: skip
+def test_the_python_client_names_the_cause(appliance, namespaces, address, cause):
+    """The kernel reports `prohibit` as it does a firewall."""
+    run("ip", "-n", namespaces.client, "route", "replace", "prohibit", "203.0.113.10/32")
+    start = time.monotonic()
+    with pytest.raises(Lost, match=f"{cause} {address} port 9009"):
+        with stranger(namespaces, address=address) as client:
+            client.hello()
     assert time.monotonic() - start < LONGEST_S
 
 

@@ -301,6 +301,49 @@ def test_a_server_without_an_answer_to_hello_is_named(serve):
         client.hello(timeout_s=0.3)
 
 
+def lost_message(client, **options) -> str:
+    with pytest.raises(wire.Lost) as lost:
+        client.infer_text("anyone?", **options)
+    return str(lost.value)
+
+
+def test_a_lost_request_says_why(serve):
+    """Each cause has words of its own: a server that says `busy` knows the client."""
+    _, client = serve(lambda n, d: [answer(d, wire.BUSY, aux=3)])
+    why = lost_message(client, timeout_s=1.0)
+    assert "that it has no result yet (busy)" in why and "strangers" not in why, why
+    _, client = serve(lambda n, d: response(d, [9.0], key=bytes(16)), max_silent_tries=2)
+    assert "a wrong tag: the key differs" in lost_message(client)
+    _, client = serve(lambda n, d: response(d, [9.0] * 40)[:1], max_silent_tries=2)
+    assert "1 pieces of a response" in (why := lost_message(client)) and "other pieces were lost" in why
+    _, client = serve(lambda n, d: [], max_silent_tries=2)
+    assert "does not answer strangers" in lost_message(client)
+
+
+def test_servers_are_parsed_as_the_other_tools_do():
+    for text, host, port in (("198.18.0.1", "198.18.0.1", 9009), ("host:7", "host", 7), ("fd00::1", "fd00::1", 9009),
+                             ("[fd00::1]:7", "fd00::1", 7), ("[fd00::1]", "fd00::1", 9009),
+                             ("fe80::1%eth0", "fe80::1%eth0", 9009), ("[fe80::1%eth0]:7", "fe80::1%eth0", 7)):  # fmt: skip
+        assert wire.parse_server(text) == (host, port)
+    for text in ("", ":7", "host:", "host:0", "host:99999", "host:x", "host:-1", "[fd00::1", "[fd00::1]7", "[]:7"):
+        with pytest.raises(ValueError, match="is not HOST, HOST:PORT or"):
+            wire.parse_server(text)
+    for port in (0, 99999):
+        with pytest.raises(ValueError, match="the port must be between 1 and 65535"):
+            wire.Client("127.0.0.1", port)
+    with pytest.raises(wire.Lost, match="'no such host' is not an address or a known host name"):
+        wire.Client("no such host")
+
+
+def test_the_program_says_what_is_wrong_in_one_line(capsys):
+    for server, words in (("127.0.0.1:99999", "is not HOST, HOST:PORT or [IPV6]:PORT"),
+                          ("no such host", "is not an address or a known host name"),
+                          ("127.0.0.1:1", "nobody listens at 127.0.0.1 port 1")):  # fmt: skip
+        assert wire.main([server, "1", "00" * 16, "a text"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("itif_client: ") and words in error and error.count("\n") == 1, error
+
+
 def test_wrong_and_missing_tags_are_ignored(serve):
     forged = {
         1: lambda d: response(d, [9.0], key=bytes(16)),
