@@ -174,20 +174,33 @@ local function siphash(key, message)
     return first, v0:bxor(v1, v2, v3)
 end
 
--- The keys of a tenant: a preference may list the current and the previous one.
-local function keys_of(tenant_id)
-    local out = {}
-    for id, key in string.gmatch(itif.prefs.keys, "(%d+)=(%x+)") do
-        if tonumber(id) == tenant_id and #key == 32 then
-            out[#out + 1] = string.gsub(key, "%x%x", function(digits) return string.char(tonumber(digits, 16)) end)
+-- The keys by tenant: the preference may list the current and the previous one.
+local keys_by_tenant, keys_text = {}, ""
+
+-- Reads the preference after a change. Reports entries that are no keys.
+local function read_keys()
+    if keys_text == itif.prefs.keys then return end
+    local keys = {}
+    keys_by_tenant, keys_text = keys, itif.prefs.keys
+    for entry in string.gmatch(keys_text, "[^,]+") do
+        local id, key = string.match(entry, "^%s*(%d+)=(%x+)%s*$")
+        if id and #key == 32 then
+            local of = keys[tonumber(id)] or {}
+            of[#of + 1] = string.gsub(key, "%x%x", function(digits) return string.char(tonumber(digits, 16)) end)
+            keys[tonumber(id)] = of
+        elseif string.find(entry, "%S") then
+            -- The entry may be a mistyped key: do not print it.
+            local name = string.match(entry, "^%s*(%d+)%s*=") or "?"
+            local text = "itif.keys: the entry of tenant " .. name
+                .. " is not TENANT-ID=KEY with 32 hexadecimal digits: its tags are not checked"
+            if gui_enabled() then report_failure(text) else io.stderr:write(text, "\n") end
         end
     end
-    return out
 end
 
 local function check_tag(tree, h, buffer)
-    local keys = keys_of(h.tenant_id)
-    if h.auth == 0 or h.auth == SEALED or #keys == 0 or buffer:len() < buffer:reported_len() then return end
+    local keys = keys_by_tenant[h.tenant_id]
+    if h.auth == 0 or h.auth == SEALED or not keys or buffer:len() < buffer:reported_len() then return end
     local message = buffer:raw(0, HEADER_BYTES)
     local covers_payload = AUTHS[h.auth] == "full" or (h.type ~= REQUEST and h.type ~= RESPONSE)
     if covers_payload and h.payload_bytes > 0 then message = message .. buffer:raw(h.header_bytes, h.payload_bytes) end
@@ -613,6 +626,7 @@ local registered = itif.prefs.ports
 udp_ports:add(registered, itif)
 
 function itif.prefs_changed()
+    read_keys()
     if registered == itif.prefs.ports then return end
     if registered ~= "" then udp_ports:remove(registered, itif) end
     registered = itif.prefs.ports

@@ -119,7 +119,9 @@ constexpr std::array<DropExplanation, kNumDropReasons> kExplanations = {{
     {"The tenant's requests hold as many packet buffers as data_plane.tenant_max_held_bytes or its "
      "share allows.",
      kOneTenant},
-    {"The worker has no room for the list of the request's pieces.", kManyRequests},
+    {"The worker has no room for the list of the request's pieces.",
+     "No setting raises it: let clients send larger pieces (--fragment-bytes), or raise "
+     "ports[].num_workers, because each worker has as much room."},
     {"The tenant's requests use as much of the room for lists of pieces as its share allows.",
      kOneTenant},
     {"The request is cut into more pieces than a request may have.",

@@ -1,11 +1,13 @@
 """The Wireshark dissector docs/examples/itif.lua, run by tshark over the worked examples of docs/protocol.md, over
 datagrams that break its rules, and over frames of a real appliance."""
 
+import os
 import random
 import re
 import shutil
 import socket
 import struct
+import subprocess
 import time
 from collections import Counter
 
@@ -15,7 +17,7 @@ from harness.captures import LINKTYPE_ETHERNET, PCAP_MAGIC, write_pcap
 from harness.clients import connect, stranger, wait_until
 from harness.damaged import damaged
 from harness.frames import ETH_P_ALL
-from harness.tshark import INFO, MESSAGES, dissect, frame, tshark
+from harness.tshark import INFO, MESSAGES, SCRIPT, dissect, frame, tshark
 from itif_scapy import Itif, ItifRange, ItifRanges, Raw, signed
 from test_wire_doc import BLOCKS, KEY
 from test_wire_doc import rows as document_rows
@@ -220,6 +222,26 @@ def test_tags_are_checked_with_a_key(tmp_path):
     assert checked(f"9={bytes(16).hex()}, 7={bytes(16).hex()}, 7={KEY.hex()}") == expected
     assert checked(f"7={bytes(16).hex()}") == [(["0"], True)] * len(frames)
     assert checked("") == checked(f"8={KEY.hex()}") == checked("7=00") == [([], False)] * len(frames)
+
+
+def test_malformed_keys_are_reported(tmp_path):
+    """Once, by the tenant's id: the rest may be a mistyped key. The other entries count."""
+    path = tmp_path / "in.pcap"
+    write_pcap(path, [frame(EXAMPLES["request"]), frame(EXAMPLES["ping"])])
+
+    def said(keys):
+        done = subprocess.run(("tshark", "-X", f"lua_script:{SCRIPT}", "-o", f"itif.keys:{keys}", "-r", str(path),
+                               "-T", "fields", "-e", "itif.tag_right"), capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "WIRESHARK_CONFIG_DIR": str(tmp_path)}, check=True)  # fmt: skip
+        return done.stdout.split(), [line for line in done.stderr.splitlines() if "itif.keys" in line]
+
+    good = f"7={KEY.hex()}"
+    assert said(good) == (["1"], [])
+    for malformed, name in (("1=zz", "1"), (f"12={KEY.hex()[:-1]}", "12"), (f"7={KEY.hex()}zz", "7"), ("secret", "?")):
+        tags, reports = said(f"{malformed}, {good}")
+        assert tags == ["1"], malformed
+        assert len(reports) == 1 and f"the entry of tenant {name} is not TENANT-ID=KEY" in reports[0], reports
+        assert KEY.hex()[:-1] not in reports[0] and "secret" not in reports[0]
 
 
 def test_other_ports(tmp_path):
