@@ -222,6 +222,7 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   slot.is_known = true;
   slot.silent_tries = 1;
   slot.was_repeated = false;
+  slot.is_busy = true;
   const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_busy_ns);
   const uint64_t expected_ns = now_ns - slot.started_ns + named_ns;
   if (expected_ns > latency_.ns) latency_.learn(expected_ns);
@@ -265,6 +266,7 @@ void EngineState::retry_with_token(uint32_t index, uint64_t now_ns) noexcept {
     return;
   }
   ++stats_.retransmissions;
+  slot.is_busy = false;
   slot.was_repeated = true;
   queue_probe(index);
 }
@@ -283,7 +285,7 @@ void EngineState::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
   slot.phase = Phase::kWaiting;
   slot.is_known = false;
   slot.started_ns = now_ns;
-  slot.was_repeated = false;
+  slot.is_busy = slot.was_repeated = false;
   queue_whole(index);
   wait_for_answer(index, now_ns);
 }

@@ -81,7 +81,7 @@ void EngineState::start(uint32_t index, uint64_t now_ns) noexcept {
                          : 1;
   slot.request_id = (next_sequence_++ << slot_bits) | index;
   slot.silent_tries = 1;
-  slot.was_repeated = false;
+  slot.is_busy = slot.was_repeated = false;
   slot.newest = {};
   slot.last_piece_ns = slot.asked_ns = 0;
   slot.num_asks = 0;

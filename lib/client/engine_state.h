@@ -87,6 +87,7 @@ class EngineState {
     uint64_t armed_ns = 0;     // the time set in the wheel; never later than the next action
     uint64_t rto_ns = 0;
     uint64_t started_ns = 0;    // of this try
+    bool is_busy = false;       // the server named the time of the next repeat
     bool was_repeated = false;  // in this try, since the server last said that it has the request
     bool is_known = false;      // the server has said since then that it has the request, or parts
     NewestSequence newest;      // of the server's datagrams about this request

@@ -7,6 +7,7 @@
 // The pieces of a response arrive close to each other. After a gap, the missing ones are lost, or
 // the path has reordered them.
 #include <algorithm>
+#include <utility>
 
 #include "client/engine_state.h"
 
@@ -153,6 +154,7 @@ void EngineState::on_silence(uint32_t index, uint64_t now_ns) noexcept {
   } else {
     // A server that has forgotten the response does not answer a resend; it runs the request again.
     ++stats_.retransmissions;
+    ++(std::exchange(slot.is_busy, false) ? stats_.busy_repeats : stats_.silence_repeats);
     slot.was_repeated = true;
     queue_probe(index);  // the server replies with the ranges it lacks
   }

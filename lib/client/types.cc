@@ -18,6 +18,8 @@ void EngineStats::merge(const EngineStats& other) noexcept {
   bytes_received += other.bytes_received;
   datagrams_used += other.datagrams_used;
   retransmissions += other.retransmissions;
+  silence_repeats += other.silence_repeats;
+  busy_repeats += other.busy_repeats;
   token_refusals += other.token_refusals;
   hints += other.hints;
   resends_asked += other.resends_asked;

@@ -137,7 +137,9 @@ struct EngineStats {
   uint64_t datagrams_received = 0;
   uint64_t bytes_received = 0;
   uint64_t datagrams_used = 0;
-  uint64_t retransmissions = 0;  // requests sent again after silence
+  uint64_t retransmissions = 0;  // requests sent again, except as a whole
+  uint64_t silence_repeats = 0;  // of these, those after silence
+  uint64_t busy_repeats = 0;     // of these, those at the time that `busy` named
   uint64_t token_refusals = 0;   // requests sent again because their address token was too old
   uint64_t hints = 0;            // refusals without a tag, which anybody can forge
   uint64_t resends_asked = 0;    // sent, for missing pieces of responses

@@ -102,17 +102,28 @@ def test_frames_of_a_dpdk_port_are_there(appliance, namespaces, loadgen):
 
 
 def test_the_file_has_no_more_than_its_limit(loadgen):
-    document, capture, text = loadgen("--requests", "40", "--pcap-packets", "25")
+    """--quiet does not hide that the file is cut."""
+    document, capture, text = loadgen("--requests", "40", "--pcap-packets", "25", "--quiet")
     assert len(read_frames(capture)) == 25
     datagrams = document["datagrams"]
     left_out = datagrams["datagrams_sent"] + datagrams["datagrams_received"] - 25
     assert left_out > 0 and f"run.pcap: 25 datagrams; {left_out} later ones were left out" in text
 
 
-def test_a_file_that_cannot_be_written_is_named(namespaces):
+@pytest.mark.parametrize("option", ["--pcap", "--json"])
+def test_a_file_that_cannot_be_written_is_named_before_the_run(namespaces, tmp_path, option):
     command = ("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), "127.0.0.1:9", "--tenant",
-               "a:1:000102030405060708090a0b0c0d0e0f", "--quiet", "--pcap")
-    for path in ("/nonexistent/run.pcap", "/"):
+               "a:1:000102030405060708090a0b0c0d0e0f", "--quiet", option)
+    for path in ("/nonexistent/run", "/"):
         result = subprocess.run((*command, path), capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == 1 and not result.stdout
-        assert result.stderr.startswith("itif-loadgen: --pcap ") and path in result.stderr, result.stderr
+        assert result.stderr.startswith(f"itif-loadgen: {option} ") and path in result.stderr, result.stderr
+        assert "nobody listens" not in result.stderr
+    # The check leaves no results of a run that did not begin, and keeps those of an earlier one.
+    fresh, old = tmp_path / "fresh.json", tmp_path / "old.json"
+    old.write_text("{}", encoding="utf-8")
+    if option == "--json":
+        for path in (fresh, old):
+            result = subprocess.run((*command, path), capture_output=True, text=True, timeout=60, check=False)
+            assert result.returncode == 1 and "nobody listens" in result.stderr, result.stderr
+        assert not fresh.exists() and old.read_text(encoding="utf-8") == "{}"

@@ -2,6 +2,7 @@
 beside an appliance that serves."""
 
 import json
+import re
 import socket
 import subprocess
 import time
@@ -48,6 +49,19 @@ def test_loadgen_fails_immediately(namespaces, tenant_file, case):
     assert done.returncode == 1, done.stderr
     assert cause in done.stderr, done.stderr
     assert time.monotonic() - start < LONGEST_S
+
+
+def test_loadgen_says_why_nothing_was_answered(namespaces, tenant_file):
+    """A port that takes datagrams and never answers."""
+    with namespaces.socket() as silent:
+        silent.bind((CLIENT_IPV4, 0))
+        server = f"{CLIENT_IPV4}:{silent.getsockname()[1]}"
+        done = subprocess.run(("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), server, "--tenants",
+                               str(tenant_file), "-n", "3", "--timeout", "1s", "--drain", "2s", "--quiet"),
+                              capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1, done.stderr
+    said = rf"no answer from {CLIENT_IPV4} port \d+ to [1-9]\d* tries: nothing arrived: check address and port"
+    assert re.search(said, done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("address, port", [(CLIENT_IPV4, 9), (SERVER_IPV4, 9999), (SERVER_IPV6, 9999)])

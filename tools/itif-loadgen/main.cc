@@ -1,9 +1,13 @@
 // itif-loadgen: command line → transports and senders → threads → table.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -74,6 +78,26 @@ Result<Link> open_link(const Clock& clock, const Options& options, PcapFile* cap
   return link;
 }
 
+// Fails before the run if its results could not be written. Leaves no file behind.
+Status check_json_path(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  struct stat found {};
+  int error = 0;
+  if (::stat(path.c_str(), &found) == 0) {
+    error = S_ISDIR(found.st_mode) ? EISDIR : ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
+  } else {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    error = fd < 0 ? errno : 0;
+    if (fd >= 0) {
+      ::close(fd);
+      ::unlink(path.c_str());
+    }
+  }
+  if (error == 0) return {};
+  return fail(Code::kPermission,
+              fmt::format("--json {}: the file cannot be written: {}", path, errno_text(error)));
+}
+
 Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   if (path.empty()) return {};
   const std::string text = json.dump(2) + "\n";
@@ -125,6 +149,7 @@ Result<int> run_mode(const Options& options, Runner& runner) {
 
 Result<int> run(const Options& options) {
   if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
+  ITIF_TRY(check_json_path(options.json_file));
   const SystemClock clock;
   std::unique_ptr<PcapFile> capture;
   if (!options.pcap_file.empty()) {
@@ -141,7 +166,8 @@ Result<int> run(const Options& options) {
   if (capture == nullptr) return exit_code;
   Status closed = capture->close();
   if (exit_code && !closed) return std::unexpected(closed.error());
-  if (closed && !options.quiet) std::fprintf(stderr, "%s\n", capture->summary().c_str());
+  if (closed && (!options.quiet || capture->is_cut()))
+    std::fprintf(stderr, "%s\n", capture->summary().c_str());
   return exit_code;
 }
 

@@ -146,7 +146,7 @@ void define(CLI::App& app, Options& o, Texts& t) {
   output->add_option("--pcap", o.pcap_file, "write the datagrams sent and received to FILE (pcap)");
   output->add_option("--pcap-packets", o.pcap_packets, "most datagrams of the file")
       ->capture_default_str();
-  output->add_flag("-q,--quiet", o.quiet, "no live line");
+  output->add_flag("-q,--quiet", o.quiet, "no live line and no notices; warnings remain");
   app.set_version_flag("--version", "itif-loadgen " ITIF_VERSION);
 }
 

@@ -29,6 +29,7 @@ class PcapFile {
 
   // "FILE: 120 datagrams", and how many were left out.
   std::string summary() const;
+  bool is_cut() const noexcept { return left_out_ > 0; }
 
  private:
   struct Dump;

@@ -26,9 +26,10 @@ std::string repeats(const Results& results) {
   std::string text;
   if (results.sent_again > 0)
     text += fmt::format(
-        "sent again: {} requests (after silence {} times, with a new address token {} times; the "
-        "server answered busy {} times)\n",
-        results.sent_again, engine.retransmissions, engine.token_refusals, engine.busy);
+        "sent again: {} requests (after silence {} times, after busy {} times, with a new address "
+        "token {} times; the server answered busy {} times)\n",
+        results.sent_again, engine.silence_repeats, engine.busy_repeats, engine.token_refusals,
+        engine.busy);
   std::string twice, others;
   for (size_t i = 0; i < client::kNumDrops; ++i) {
     if (engine.dropped[i] == 0) continue;

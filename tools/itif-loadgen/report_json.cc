@@ -76,6 +76,8 @@ Json engine_json(const client::EngineStats& s) {
   json["datagrams_received"] = s.datagrams_received;
   json["bytes_received"] = s.bytes_received;
   json["retransmissions"] = s.retransmissions;
+  json["silence_repeats"] = s.silence_repeats;
+  json["busy_repeats"] = s.busy_repeats;
   json["token_refusals"] = s.token_refusals;
   json["hints"] = s.hints;
   json["resends_asked"] = s.resends_asked;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "client/blocking_client.h"
 #include "report.h"
 
 namespace itif::loadgen {
@@ -136,6 +137,7 @@ Result<Results> Runner::run_at(double rate) {
   Results results(options.targets.size());
   for (const auto& sender : senders) results.merge(sender->results());
   results.dropped_here = receive_drops() - drops_before;
+  engine_.merge(results.engine);
   return results;
 }
 
@@ -166,11 +168,20 @@ void Runner::settle() {
 
 std::vector<std::string> Runner::notes() const {
   std::vector<std::string> notes;
+  client::SocketStats sockets;
   for (const Link& link : links_) {
     if (link.sockets == nullptr) continue;
     std::string note = note_of(link.sockets->stats());
     if (!note.empty()) notes.push_back(std::move(note));
+    sockets.received += link.sockets->stats().received;
   }
+  const bool is_silent = engine_.answered + engine_.refused == 0 &&
+                         (engine_.lost > 0 || (engine_.cancelled > 0 && !was_stopped()));
+  if (!notes.empty() || !is_silent || options_.null_sink) return notes;
+  notes.push_back(fmt::format(
+      "no answer from {} port {} to {} tries: {}", options_.server, options_.port,
+      engine_.tokens == 0 ? engine_.hellos : engine_.submitted + engine_.retransmissions,
+      client::explain_silence({}, sockets, {}, engine_)));
   return notes;
 }
 

@@ -43,7 +43,7 @@ class Runner {
   // that late answers of one run do not load the next.
   void settle();
   bool was_stopped() const noexcept { return stop_.load(std::memory_order_relaxed) != 0; }
-  // Explains datagrams that the transports lost, a line each.
+  // Explains datagrams that the transports lost, or why no run had an answer; a line each.
   std::vector<std::string> notes() const;
 
  private:
@@ -57,6 +57,7 @@ class Runner {
   const PayloadPool pool_;
   std::vector<Link> links_;  // by thread
   Reachability reachability_;
+  client::EngineStats engine_;  // of all runs
 };
 
 }  // namespace itif::loadgen

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "report/gnuplot.h"
@@ -44,7 +45,10 @@ bench::Figure sweep_figure(const std::vector<Trial>& trials, const std::string& 
     latency.lines.push_back({rate, {ms(50), ms(99)}});
     loss.lines.push_back({rate, {loss_percent(total)}});
   }
-  figure.panels = {std::move(latency), std::move(loss)};
+  // gnuplot cannot draw a panel without a value.
+  if (std::ranges::any_of(latency.lines, [](const auto& line) { return line.y[0].has_value(); }))
+    figure.panels.push_back(std::move(latency));
+  figure.panels.push_back(std::move(loss));
   return figure;
 }
 

@@ -170,6 +170,15 @@ TEST(Gnuplot, AnAxisMayBeLinear) {
   EXPECT_EQ(gnuplot_script(figure).find("set logscale x 2"), std::string::npos);
 }
 
+// gnuplot warns of an empty range.
+TEST(Gnuplot, AnAxisOfZerosHasARange) {
+  Figure figure = odd();
+  EXPECT_EQ(gnuplot_script(figure).find("set yrange [0:1]"), std::string::npos);
+  EXPECT_NE(gnuplot_script(figure).find("set yrange [0:*]"), std::string::npos);
+  figure.panels[0].lines = {{"2", {0, std::nullopt}}, {"4", {0, 0}}};
+  EXPECT_NE(gnuplot_script(figure).find("set yrange [0:1]"), std::string::npos);
+}
+
 TEST(Gnuplot, ModesHaveOneColourInEveryPanel) {
   Figure figure = odd();
   figure.panels[0].series = {"mps", "itif"};

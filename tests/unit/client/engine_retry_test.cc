@@ -66,6 +66,8 @@ TEST(ClientEngineRetries, RepeatsOfABusyRequestBecomeRare) {
     // before the time that the server names, which counts up to 5 s.
     const uint64_t expected = busy_us == 0 ? 6 : busy_us == 400'000 ? 5 : 1;
     EXPECT_EQ(world.engine->stats().busy, expected) << busy_us;
+    EXPECT_EQ(world.engine->stats().silence_repeats, 1u)
+        << "silence made the first repeat, and busy the others";
     EXPECT_EQ(world.engine->stats().lost, 0u);
   }
 }

@@ -262,6 +262,10 @@ TEST(SweepFigure, HasPercentilesAndLossByRate) {
   EXPECT_NEAR(*figure.panels[0].lines[0].y[1], 2, 0.04);
   EXPECT_FALSE(figure.panels[0].lines[1].y[0]) << "a rate without answers has no latency";
   EXPECT_EQ(figure.panels[1].lines[1].y[0], 5.0);
+  trials.erase(trials.begin());
+  const bench::Figure loss = sweep_figure(trials, "x");
+  ASSERT_EQ(loss.panels.size(), 1u) << "gnuplot fails if a panel has no value";
+  EXPECT_EQ(loss.panels[0].series[0], "loss");
   const Status plotted = plot_sweep(trials, "/nonexistent/x.svg");
   ASSERT_FALSE(plotted);
   EXPECT_EQ(plotted.error().code, Code::kPermission);

@@ -280,6 +280,19 @@ TEST(Sender, RefusalsAndLossesAreCountedByTenantAndStatus) {
   EXPECT_NE(text.find("over_quota"), std::string::npos);
 }
 
+TEST(Report, TellsRepeatsAfterBusyFromThoseAfterSilence) {
+  Options options = basic_options();
+  Results results(options.targets.size());
+  results.sent_again = 4;
+  results.engine.retransmissions = 5;
+  results.engine.silence_repeats = 3;
+  results.engine.busy_repeats = 2;
+  results.engine.busy = 3;
+  const std::string text = table(options, results);
+  EXPECT_NE(text.find("4 requests (after silence 3 times, after busy 2 times"), std::string::npos)
+      << text;
+}
+
 TEST(Sender, StopEndsSendingAndWaitsForAnswers) {
   Options options = basic_options();
   options.rate = 1000;

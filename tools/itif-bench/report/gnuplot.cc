@@ -78,14 +78,14 @@ std::string panel_script(const Figure& figure, size_t index) {
   // Room for the key above the curves; a logarithmic axis takes it as a part of the graph only.
   text += is_log ? "set logscale y\nset offsets graph 0, graph 0, graph 0.15, graph 0\n"
                  : "unset logscale y\nset offsets graph 0, 0, 0.35, 0\n";
-  text += bars ? fmt::format("unset logscale x\nset yrange [{}:*]\nset xtics autofreq {}\n",
-                             !is_log             ? "0"
-                             : std::isinf(least) ? "*"
-                                                 : fmt::format("{:.6g}", least / 3),
-                             is_crowded ? "rotate by -20" : "norotate")
-               : fmt::format("{}\nset yrange [0:*]\nset xtics autofreq norotate\n",
-                             panel.x_scale == Panel::Scale::kLog2 ? "set logscale x 2"
-                                                                  : "unset logscale x");
+  // gnuplot warns of an axis from 0 to 0.
+  const std::string range = !is_log             ? std::isinf(least) ? "0:1" : "0:*"
+                            : std::isinf(least) ? "*:*"
+                                                : fmt::format("{:.6g}:*", least / 3);
+  text += fmt::format(
+      "{}\nset yrange [{}]\nset xtics autofreq {}\n",
+      !bars && panel.x_scale == Panel::Scale::kLog2 ? "set logscale x 2" : "unset logscale x",
+      range, bars && is_crowded ? "rotate by -20" : "norotate");
   text += "plot";
   for (size_t s = 0; s < panel.series.size(); ++s)
     text += fmt::format("{} {} index {} using {} with {} lc rgb '#{}' title {}",
