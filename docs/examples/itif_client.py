@@ -823,7 +823,8 @@ class Client:
                 # Its token may be for the address of an attacker who has sent a captured datagram: a hello asks. Only
                 # if the token of the last hello was refused, too, somebody else may have answered that.
                 if refusals % 2 == 0:
-                    hello_id = self.send_hello(hello_id)
+                    if hello_id is None:
+                        hello_id = self.send_hello()
                     continue
                 token = self.token = h.token
                 refusals, heard = refusals + 1, time.monotonic()

@@ -26,6 +26,7 @@ class Server:
         self.numbers: set[int] = set()
         self.hellos = 0
         self.answers_hello = True
+        self.token = TOKEN
         self.failure = None
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
@@ -44,7 +45,7 @@ class Server:
                 h = datagram.header
                 if h.type == wire.HELLO and self.answers_hello:
                     self.hellos += 1
-                    answer_ = answer(datagram, wire.TOKEN, token=TOKEN, budget_us=30_000_000)
+                    answer_ = answer(datagram, wire.TOKEN, token=self.token, budget_us=30_000_000)
                     self.socket.sendto(answer_, peer)
                     continue
                 if h.type not in (wire.HELLO, wire.PING):
@@ -278,20 +279,47 @@ def test_a_client_says_hello_once_before_its_first_request(serve):
     assert [d.header.token for d in server.seen] == [TOKEN, TOKEN]
 
 
-def test_a_token_is_taken_from_a_refusal(serve):
+def token_required(datagram, token):
+    return answer(datagram, wire.STATUS, status=wire.STATUSES.index("token_required"), token=token)
+
+
+def test_a_new_token_is_asked_for_after_a_refusal(serve):
     """The server has restarted. The refusal of the first try comes twice, and counts once."""
     new = 0x1111_2222_3333_4444
 
     def script(n, d):
-        if d.header.token != new:
-            return [answer(d, wire.STATUS, status=wire.STATUSES.index("token_required"), token=new)] * 2
-        return response(d, [1.0])
+        if d.header.token == new:
+            return response(d, [1.0])
+        server.token = new
+        return [token_required(d, new)] * 2
 
     server, client = serve(script)
     assert client.infer_text("who am I").value() == [1.0]
-    assert types(server) == ["request", "request"] and server.hellos == 1
+    assert types(server) == ["request", "request"] and server.hellos == 2
     client.infer_text("again")  # the token is kept
     assert types(server)[2:] == ["request"]
+
+
+def test_a_refusal_for_another_address_changes_nothing(serve):
+    """An attacker has sent the request, too, and passes on the refusal for its own address."""
+    server, client = serve(lambda n, d: [token_required(d, 0x666), *response(d, [1.0])] if n > 1 else
+                           [token_required(d, 0x666)])
+    assert client.infer_text("who am I").value() == [1.0]
+    assert server.hellos == 2 and client.token == TOKEN
+    assert types(server) == ["request", "request"], "the second is the repeat after silence"
+
+
+def test_a_forged_answer_to_hello_does_not_keep_the_client_out(serve):
+    """Somebody answers each hello before the server does. The refusals of the server carry the right token."""
+    right = 0x1111_2222_3333_4444
+
+    def script(n, d):
+        server.token += 1
+        return response(d, [1.0]) if d.header.token == right else [token_required(d, right)]
+
+    server, client = serve(script)
+    assert client.infer_text("who am I").value() == [1.0]
+    assert types(server) == ["request"] * 3 and client.token == right
 
 
 def test_a_server_without_an_answer_to_hello_is_named(serve):
