@@ -103,6 +103,8 @@ Result<Database> open_and_check(const std::string& state_dir) {
   // An administrator's mark has no identity, and accepts that there is none.
   const bool must_exist = found ? !mark.identity.empty() : mark.last_id > 0;
   ITIF_TRY(check_exists(path, mark, must_exist, state_dir));
+  if (!found && mark.last_id == 0 && ::access(path.c_str(), F_OK) != 0)
+    log::info("registry: makes a new one in {}, whose tenant ids begin with 1", state_dir);
   ITIF_TRY(make_private_file(path));
   ITIF_ASSIGN(Database database, Database::open(path));
   ITIF_TRY(database.run("PRAGMA journal_mode = WAL"));

@@ -107,14 +107,19 @@ Status check_not_behind(const RegistryContents& contents, const RegistryMark& ma
                 fmt::format("{} is not the registry that was used here before: put that one back, "
                             "{} to use this one",
                             path, remedy(state_dir)));
-  if (contents.changes < mark.changes || contents.last_id < mark.last_id)
-    return fail(Code::kCorrupt,
-                fmt::format("{} is older than it was: {} of the {} changes that were answered are "
-                            "missing, rotated keys perhaps among them: put the newest copy back, "
-                            "with its -wal file if it has one, {} to use this one",
-                            path, mark.changes - std::min(contents.changes, mark.changes),
-                            mark.changes, remedy(state_dir)));
-  return {};
+  if (contents.changes >= mark.changes && contents.last_id >= mark.last_id) return {};
+  const std::string what =
+      contents.changes < mark.changes
+          ? fmt::format(
+                "{} of the {} changes that were answered are missing, rotated keys perhaps "
+                "among them",
+                mark.changes - contents.changes, mark.changes)
+          : fmt::format("its highest tenant id is {}, but ids up to {} were given out here",
+                        contents.last_id, mark.last_id);
+  return fail(Code::kCorrupt,
+              fmt::format("{} is older than it was: {}: put the newest copy back, with its -wal "
+                          "file if it has one, {} to use this one",
+                          path, what, remedy(state_dir)));
 }
 
 std::unexpected<Error> lost_registry(const RegistryMark& mark, const std::string& state_dir) {

@@ -94,6 +94,13 @@ TEST_F(RegistrySafety, ADirectoryWithoutItsFilesIsRefused) {
   remove_files();
   write_bytes(db_, backup);
   EXPECT_EQ(*open()->allocate_id(), 4u);
+  // An older database with its mark.
+  const std::string mark = state_ + "/registry.mark", older = bytes_of(db_);
+  const std::string older_mark = bytes_of(mark);
+  ASSERT_EQ(*open()->allocate_id(), 5u);
+  write_bytes(db_, older);
+  write_bytes(mark, older_mark);
+  expect_refused("ids up to 5 were given out here");
 }
 
 TEST_F(RegistrySafety, ADamagedMarkIsRefused) {
