@@ -70,25 +70,26 @@ class Documents {
                                       std::optional<uint64_t> threshold_percent) const = 0;
   // {uptime_s, interval_ns,
   //  tenants: [{id, name, group, state, received, answered, refused: {status: count}, in_flight,
-  //   requests_per_s, p50_ns, p99_ns, p999_ns, deadline_missed, slo_missed, datagrams, dropped,
-  //   tokens}],
+  //   requests_per_s, p50_ns, p99_ns, p999_ns, deadline_missed, slo_missed, datagrams, repeated,
+  //   dropped, tokens}],
   //  total: {received, answered, refused, in_flight, requests_per_s, p50_ns, p99_ns, p999_ns,
   //   deadline_missed, slo_missed},
-  //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes,
-  //   send_dropped, send_no_mbuf, transmit_refused, contexts, held_bytes, cache_hits},
+  //  datagrams: {received, received_bytes, forwarded, held, repeated, dropped, sent,
+  //   sent_bytes, send_dropped, send_no_mbuf, transmit_refused, contexts, held_bytes, cache_hits},
   //  stages: {reassembly|verify|intake|queue|plan|launch|compute|respond|send|total|expire:
   //   {count, p50_us, p99_us, p999_us, max_us}},
   //  lost_log_lines}
   // received, answered and refused count requests since the start. Rates and tenants' percentiles
   // cover the last interval_ns.
   virtual nlohmann::json stats() const = 0;
-  // {workers: [{worker, port, queue, received, passed, forwarded, held, dropped: {reason: count}}],
-  //  tenants: [{id, name, received, forwarded, held, dropped: {reason: count}}],
-  //  total: {received, forwarded, held, dropped: {reason: count}, nic_missed},
+  // {workers: [{worker, port, queue, received, passed, forwarded, held, repeated: {reason: count},
+  //   dropped: {reason: count}}],
+  //  tenants: [{id, name, received, forwarded, held, repeated: {…}, dropped: {…}}],
+  //  total: {received, forwarded, held, repeated: {…}, dropped: {…}, nic_missed},
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors,
   //   mbufs_in_use}]}
-  // Reasons with a count of 0 are left out. received = forwarded + held + Σ dropped. passed: to
-  // workers that share the queue, which have fed_by: the worker that owns it.
+  // Reasons with a count of 0 are left out. received = forwarded + held + Σ repeated + Σ dropped.
+  // passed: to workers that share the queue, which have fed_by: the worker that owns it.
   virtual nlohmann::json drops() const = 0;
   // {kind, name, dtype, threads, memory_bytes, available_bytes, reason,
   //  shares: "time"|"processors"|"priority"|"none", slices: "turns"|"green-contexts"|"mps"|

@@ -222,7 +222,7 @@ void GroupStage::choose_waiting() noexcept {
   if (!spin_choice_.wants_count(now_ns)) return;
   uint64_t unserved = counters_.refused.read();
   for (const telemetry::WorkerCounters* worker : options_.sharing_workers)
-    unserved += worker->total_dropped();
+    unserved += worker->total_unused();
   const bool before = spin_choice_.sleeps_early();
   spin_choice_.measure(now_ns, unserved);
   if (spin_choice_.sleeps_early() != before) stream_->sleep_early(!before);

@@ -5,7 +5,8 @@
 // CPU time that the workers need to drop datagrams. device/host/pool_wait.h has the measurements.
 //
 // The pool sleeps early while more than kFloodPerS datagrams and requests per second are dropped or
-// refused. It spins again after kCalmNs below half of that rate. Waiting requests are not counted:
+// refused. Repeats count as dropped: they take as much of the workers' time. The pool spins again
+// after kCalmNs below half of that rate. Waiting requests are not counted:
 // clients that wait for their answers are served faster by a pool that spins.
 //
 // Owned by the group's thread, which asks before each batch. It reads no clock.
@@ -24,7 +25,8 @@ class SpinChoice {
   // Returns true if a window has ended: measure() wants the present count.
   bool wants_count(uint64_t now_ns) const noexcept { return now_ns - window_ns_ >= kWindowNs; }
 
-  // `unserved`: datagrams dropped by the workers and requests refused by the group since the start.
+  // `unserved`: datagrams that the workers dropped, repeats included, and requests refused by the
+  // group, since the start.
   void measure(uint64_t now_ns, uint64_t unserved) noexcept {
     // Multiplies instead of dividing, to be exact. The product overflows after 1.8e10 events
     // without a batch (5 hours at a million per second). One window is then misjudged.

@@ -79,4 +79,15 @@ std::string_view drop_reason_name(DropReason reason) {
   return index < kNames.size() ? kNames[index] : "?";
 }
 
+std::string_view drop_class_name(DropClass drop_class) {
+  return drop_class == DropClass::kRepeated ? "repeated" : "dropped";
+}
+
+uint64_t sum_of(std::span<const uint64_t> counts, DropClass wanted) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < counts.size(); ++i)
+    if (drop_class(static_cast<DropReason>(i)) == wanted) sum += counts[i];
+  return sum;
+}
+
 }  // namespace itif::net

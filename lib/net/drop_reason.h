@@ -1,8 +1,8 @@
 // The reasons to drop a datagram. Each worker has one counter per reason, and one per tenant for
-// datagrams that name a tenant.
+// datagrams that name a tenant. Each reason has a class (DropClass): dropped or repeated.
 //
 // Tests assert at any moment, for each worker:
-//   received = forwarded + held + Σ dropped
+//   received = forwarded + held + Σ repeated + Σ dropped
 // `forwarded` counts datagrams that served their purpose: answered directly (echo, hello, resend),
 // acks, and pieces whose payload has been read. `held` is a gauge of the pieces that requests still
 // hold. When a request is abandoned (timeout, deadline), its pieces move from held to dropped,
@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "wire/datagram.h"
@@ -106,6 +107,28 @@ constexpr size_t kNumDropReasons = static_cast<size_t>(DropReason::kCount);
 
 // Returns the name used in counters, documents and JSON: "runt", "wire_bad_magic", ….
 std::string_view drop_reason_name(DropReason reason);
+
+// The class under which a reason's datagrams are shown. A repeat has a fresh sequence number, and
+// its request or answer is still known: nothing is lost.
+enum class DropClass : uint8_t { kDropped, kRepeated };
+
+constexpr DropClass drop_class(DropReason reason) {
+  switch (reason) {
+    case DropReason::kDuplicate:
+    case DropReason::kLate:
+    case DropReason::kAnsweredFromCache:
+    case DropReason::kAlreadySending: return DropClass::kRepeated;
+    // Not repeats: a replayed datagram (captured or copied), an answer that is refused because it
+    // was sent too often or is no longer kept, and further pieces of a refused request.
+    default: return DropClass::kDropped;
+  }
+}
+
+// Returns the name used in documents and JSON: "dropped", "repeated".
+std::string_view drop_class_name(DropClass drop_class);
+
+// Returns the sum of the counts of one class. `counts`: by DropReason.
+uint64_t sum_of(std::span<const uint64_t> counts, DropClass wanted);
 
 constexpr DropReason drop_reason(wire::ParseError error) {
   if (error == wire::ParseError::kNone) return DropReason::kNone;

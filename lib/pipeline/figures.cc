@@ -35,7 +35,11 @@ TenantFigures& TenantFigures::operator+=(const TenantFigures& other) {
 }
 
 uint64_t TenantFigures::total_dropped() const {
-  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
+  return net::sum_of(dropped, net::DropClass::kDropped);
+}
+
+uint64_t TenantFigures::total_repeated() const {
+  return net::sum_of(dropped, net::DropClass::kRepeated);
 }
 
 uint64_t TenantFigures::total_statuses() const {
@@ -102,7 +106,11 @@ WorkerFigures worker_figures(const Worker& worker) {
 }
 
 uint64_t WorkerFigures::total_dropped() const {
-  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
+  return net::sum_of(dropped, net::DropClass::kDropped);
+}
+
+uint64_t WorkerFigures::total_repeated() const {
+  return net::sum_of(dropped, net::DropClass::kRepeated);
 }
 
 WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {

@@ -24,12 +24,13 @@ double ratio(uint64_t a, uint64_t b) {
 
 // Figures: of a worker, of all workers or of a tenant.
 template <class Figures>
-json drop_counts(const Figures& figures) {
+json drop_counts(const Figures& figures, net::DropClass wanted) {
   json counts = json::object();
-  for (size_t i = 0; i < figures.dropped.size(); ++i)
-    if (figures.dropped[i] > 0)
-      counts[std::string(net::drop_reason_name(static_cast<net::DropReason>(i)))] =
-          figures.dropped[i];
+  for (size_t i = 0; i < figures.dropped.size(); ++i) {
+    const auto reason = static_cast<net::DropReason>(i);
+    if (figures.dropped[i] > 0 && net::drop_class(reason) == wanted)
+      counts[std::string(net::drop_reason_name(reason))] = figures.dropped[i];
+  }
   return counts;
 }
 
@@ -38,7 +39,8 @@ json identity(const Figures& figures) {
   return {{"received", figures.received},
           {"forwarded", figures.forwarded},
           {"held", figures.held},
-          {"dropped", drop_counts(figures)}};
+          {"repeated", drop_counts(figures, net::DropClass::kRepeated)},
+          {"dropped", drop_counts(figures, net::DropClass::kDropped)}};
 }
 
 json percentiles(const Histogram& ns) {
@@ -144,6 +146,7 @@ json ApplianceDocuments::stats() const {
     row["group"] = group_of(entry);
     row["state"] = tenant::state_name(entry);
     row["datagrams"] = f.received;
+    row["repeated"] = f.total_repeated();
     row["dropped"] = f.total_dropped();
     row["tokens"] = f.tokens;
     document["tenants"].push_back(std::move(row));
@@ -153,14 +156,20 @@ json ApplianceDocuments::stats() const {
   }
   document["total"] = request_stats(all, all_recent, recent.interval_ns, in_flight);
   const pipeline::WorkerFigures total = pipeline::total_figures(pipeline_.workers());
-  document["datagrams"] = {
-      {"received", total.received},         {"received_bytes", total.received_bytes},
-      {"forwarded", total.forwarded},       {"held", total.held},
-      {"dropped", total.total_dropped()},   {"sent", total.sent},
-      {"sent_bytes", total.sent_bytes},     {"send_dropped", total.send_dropped},
-      {"send_no_mbuf", total.send_no_mbuf}, {"transmit_refused", total.transmit_refused},
-      {"contexts", total.contexts},         {"held_bytes", total.held_bytes},
-      {"cache_hits", total.cache_hits}};
+  document["datagrams"] = {{"received", total.received},
+                           {"received_bytes", total.received_bytes},
+                           {"forwarded", total.forwarded},
+                           {"held", total.held},
+                           {"repeated", total.total_repeated()},
+                           {"dropped", total.total_dropped()},
+                           {"sent", total.sent},
+                           {"sent_bytes", total.sent_bytes},
+                           {"send_dropped", total.send_dropped},
+                           {"send_no_mbuf", total.send_no_mbuf},
+                           {"transmit_refused", total.transmit_refused},
+                           {"contexts", total.contexts},
+                           {"held_bytes", total.held_bytes},
+                           {"cache_hits", total.cache_hits}};
   const telemetry::StageHistograms::Set stages = pipeline::stage_histograms(pipeline_.workers());
   for (size_t i = 0; i < stages.size(); ++i)
     document["stages"][telemetry::stage_name(static_cast<telemetry::Stage>(i))] =

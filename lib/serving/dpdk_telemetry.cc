@@ -40,6 +40,7 @@ void add_figures(rte_tel_data* data, const pipeline::WorkerFigures& f) {
   add(data, "passed", f.passed);
   add(data, "forwarded", f.forwarded);
   add(data, "held", f.held);
+  add(data, "repeated", f.total_repeated());
   add(data, "dropped", f.total_dropped());
   add(data, "sent", f.sent);
   add(data, "sent_bytes", f.sent_bytes);
@@ -74,16 +75,25 @@ int worker(const char*, const char* params, rte_tel_data* data) {
   return 0;
 }
 
-int drops(const char*, const char*, rte_tel_data* data) {
+int add_reasons(rte_tel_data* data, net::DropClass wanted) {
   const std::lock_guard lock(sources_mutex);
   if (source_pipeline == nullptr) return -1;
   rte_tel_data_start_dict(data);
   const pipeline::WorkerFigures total = pipeline::total_figures(source_pipeline->workers());
-  for (size_t i = 1; i < total.dropped.size(); ++i)
-    if (total.dropped[i] > 0)
-      add(data, std::string(net::drop_reason_name(static_cast<net::DropReason>(i))).c_str(),
-          total.dropped[i]);
+  for (size_t i = 1; i < total.dropped.size(); ++i) {
+    const auto reason = static_cast<net::DropReason>(i);
+    if (total.dropped[i] > 0 && net::drop_class(reason) == wanted)
+      add(data, std::string(net::drop_reason_name(reason)).c_str(), total.dropped[i]);
+  }
   return 0;
+}
+
+int drops(const char*, const char*, rte_tel_data* data) {
+  return add_reasons(data, net::DropClass::kDropped);
+}
+
+int repeats(const char*, const char*, rte_tel_data* data) {
+  return add_reasons(data, net::DropClass::kRepeated);
 }
 
 // An array has a fixed capacity. Later ids are listed by giving a higher first id.
@@ -116,6 +126,7 @@ int tenant(const char*, const char* params, rte_tel_data* data) {
     add(data, "received", f.received);
     add(data, "forwarded", f.forwarded);
     add(data, "held", f.held);
+    add(data, "repeated", f.total_repeated());
     add(data, "dropped", f.total_dropped());
     add(data, "requests", f.requests);
     add(data, "responses", f.responses);
@@ -193,6 +204,8 @@ DpdkTelemetry::DpdkTelemetry(const pipeline::Pipeline& pipeline, const TenantSer
   rte_telemetry_register_cmd("/itif/stats", stats, "Counters of all workers. No parameters");
   rte_telemetry_register_cmd("/itif/worker", worker, "Counters of a worker. Parameter: its number");
   rte_telemetry_register_cmd("/itif/drops", drops, "Dropped datagrams by reason. No parameters");
+  rte_telemetry_register_cmd("/itif/repeats", repeats,
+                             "Repeated datagrams by reason. No parameters");
   rte_telemetry_register_cmd(
       "/itif/tenants", tenants,
       "Ids of the tenants, ascending, at most 512. Parameter: the lowest id to list; default 0");

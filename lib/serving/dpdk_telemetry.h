@@ -1,6 +1,6 @@
-// DPDK telemetry endpoints, for dpdk-telemetry.py: /itif/stats, /itif/drops, /itif/worker,<id>,
-// /itif/tenants, /itif/tenant,<id>, /itif/groups. One object per process. The callbacks run in
-// EAL's telemetry thread.
+// DPDK telemetry endpoints, for dpdk-telemetry.py: /itif/stats, /itif/drops, /itif/repeats,
+// /itif/worker,<id>, /itif/tenants, /itif/tenant,<id>, /itif/groups. One object per process. The
+// callbacks run in EAL's telemetry thread.
 #pragma once
 
 #include "pipeline/pipeline.h"

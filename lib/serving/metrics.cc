@@ -14,12 +14,15 @@ using telemetry::add_sample;
 using telemetry::counter_family;
 using telemetry::gauge_family;
 
-void add_drops(prometheus::MetricFamily& family, const telemetry::Label& label,
-               std::span<const uint64_t> counts) {
+void add_drops(prometheus::MetricFamily& repeated, prometheus::MetricFamily& dropped,
+               const telemetry::Label& label, std::span<const uint64_t> counts) {
   for (size_t i = 1; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
-    const std::string reason(net::drop_reason_name(static_cast<net::DropReason>(i)));
-    add_sample(family, {label, {"reason", reason}}, static_cast<double>(counts[i]));
+    const auto reason = static_cast<net::DropReason>(i);
+    const bool is_repeat = net::drop_class(reason) == net::DropClass::kRepeated;
+    add_sample(is_repeat ? repeated : dropped,
+               {label, {"reason", std::string(net::drop_reason_name(reason))}},
+               static_cast<double>(counts[i]));
   }
 }
 
@@ -30,7 +33,10 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
   auto forwarded =
       counter_family("itif_forwarded_datagrams_total", "Datagrams answered or used by a request.");
   auto held = gauge_family("itif_held_datagrams", "Datagrams that requests hold now.");
-  auto dropped = counter_family("itif_dropped_datagrams_total", "Datagrams dropped, by reason.");
+  auto repeated = counter_family("itif_repeated_datagrams_total",
+                                 "Datagrams for requests or answers that the worker still has.");
+  auto dropped = counter_family("itif_dropped_datagrams_total",
+                                "Datagrams dropped, by reason. Repeats do not count.");
   auto sent = counter_family("itif_sent_datagrams_total", "Frames given to ports.");
   auto unsent = counter_family("itif_unsent_total", "Answers that could not be sent, by reason.");
   auto busy =
@@ -48,7 +54,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
     add_sample(unsent, {label, {"reason", "no_mbuf"}}, static_cast<double>(f.send_no_mbuf));
     add_sample(unsent, {label, {"reason", "transmit_full"}},
                static_cast<double>(f.transmit_refused));
-    add_drops(dropped, label, f.dropped);
+    add_drops(repeated, dropped, label, f.dropped);
   }
   auto stages = telemetry::summary_family(
       "itif_stage_seconds",
@@ -58,7 +64,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
     telemetry::add_summary(
         stages, {{"stage", telemetry::stage_name(static_cast<telemetry::Stage>(i))}}, set[i]);
   for (auto* family :
-       {&received, &passed, &forwarded, &held, &dropped, &sent, &unsent, &busy, &stages})
+       {&received, &passed, &forwarded, &held, &repeated, &dropped, &sent, &unsent, &busy, &stages})
     families.push_back(std::move(*family));
 }
 
@@ -94,8 +100,10 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
   auto tokens = counter_family("itif_tenant_tokens_total", "Tokens computed.");
   auto late = counter_family("itif_tenant_missed_total",
                              "Requests past their deadline, or answered past the objective.");
+  auto repeated = counter_family("itif_tenant_repeated_datagrams_total",
+                                 "Datagrams of a tenant for requests or answers still known.");
   auto dropped = counter_family("itif_tenant_dropped_datagrams_total",
-                                "Datagrams of a tenant dropped, by reason.");
+                                "Datagrams of a tenant dropped, by reason. Repeats do not count.");
   for (const TenantInfo& entry : service.list()) {
     pipeline::TenantFigures f = pipeline::tenant_figures(pipeline.workers(), entry.index);
     f -= entry.before;
@@ -106,9 +114,9 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
     add_sample(tokens, {label}, static_cast<double>(f.tokens));
     add_sample(late, {label, {"what", "deadline"}}, static_cast<double>(f.deadline_missed));
     add_sample(late, {label, {"what", "slo"}}, static_cast<double>(f.slo_missed));
-    add_drops(dropped, label, f.dropped);
+    add_drops(repeated, dropped, label, f.dropped);
   }
-  for (auto* family : {&requests, &responses, &statuses, &tokens, &late, &dropped})
+  for (auto* family : {&requests, &responses, &statuses, &tokens, &late, &repeated, &dropped})
     families.push_back(std::move(*family));
 }
 

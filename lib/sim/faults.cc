@@ -222,7 +222,7 @@ Status check_worker(const Appliance& appliance) {
   const pipeline::WorkerFigures f = pipeline::worker_figures(appliance.worker());
   if (f.held != 0 || f.contexts != 0 || f.held_bytes != 0)
     return broken(fmt::format("the worker holds {} datagrams of {} requests", f.held, f.contexts));
-  if (f.received != f.forwarded + f.held + f.total_dropped())
+  if (f.received != f.forwarded + f.held + f.total_repeated() + f.total_dropped())
     return broken("the worker's datagrams do not add up");
   return {};
 }

@@ -44,6 +44,7 @@ class Gauge {
 
 // Counts of one worker's datagrams. Invariant, exact while the worker is idle:
 //   received = forwarded + held + Σ dropped
+// Here `dropped` includes repeats. Readers show them apart (net::DropClass).
 // `held`: datagrams whose mbufs are in reassembly or with an executor.
 struct alignas(kCacheLineBytes) WorkerCounters {
   // Datagrams (frames) taken from the port, or from the worker that owns the port's queue. The
@@ -71,7 +72,8 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Counter idle_polls;        // iterations that found no work
   alignas(kCacheLineBytes) std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
 
-  uint64_t total_dropped() const noexcept {
+  // Datagrams that were not used: dropped ones and repeats.
+  uint64_t total_unused() const noexcept {
     uint64_t sum = 0;
     for (const Counter& counter : dropped) sum += counter.read();
     return sum;

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import itif_client
 import pytest
 from harness.appliance import program
 from harness.clients import (
-    Golden, Recorder, assert_accounted, connect, dropped, same_floats, wait_dropped, wait_until,
+    Golden, Recorder, assert_accounted, connect, dropped, repeated, same_floats, wait_dropped, wait_until,
 )  # fmt: skip
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6
 
@@ -189,7 +190,33 @@ def test_a_repeated_request_is_answered_from_the_cache(appliance, namespaces, mo
         for _ in range(3):
             assert client.infer(message).payload == first.payload
         assert appliance.ctl_json("stats")["total"]["received"] == requests
-        wait_until(lambda: dropped(appliance, "answered_from_cache") >= 3, "cache hits are counted")
+        wait_until(lambda: repeated(appliance, "answered_from_cache") >= 3, "cache hits are counted")
+
+
+def test_repeats_are_counted_apart_from_drops(appliance, namespaces, models):
+    """A client that repeated its requests once read that 86 % of its datagrams were dropped."""
+    added = appliance.add_tenant("impatient", models())
+    with connect(namespaces, added) as client:
+        for turn in range(20):
+            message = client.tokens([101, 2000 + turn, 102], result_kind="logits")
+            first = client.infer(message)
+            for _ in range(3):
+                client.send_pieces(message, flags=message.header.flags | itif_client.RETRY)
+                assert client.wait(message, retransmit=False).payload == first.payload
+    drops = assert_accounted(appliance)
+    row, = drops["tenants"]
+    assert sum(row["repeated"].values()) == 60 and row["dropped"] == {}, row
+    assert drops["total"]["repeated"] == row["repeated"], drops["total"]
+    tenant, = appliance.ctl_json("stats")["tenants"]
+    assert (tenant["answered"], tenant["repeated"], tenant["dropped"]) == (20, 60, 0), tenant
+    assert appliance.ctl_json("stats")["datagrams"]["repeated"] == 60
+    printed = appliance.ctl("drops").stdout
+    lines = [re.split(r" {2,}", line) for line in printed.splitlines()]
+    columns, = (line for line in lines if line[0] == "TENANT")
+    cells, = (dict(zip(columns, line)) for line in lines if line[0] == "impatient")
+    assert (cells["REPEATED"], cells["DROPPED"]) == ("60", "0"), printed
+    dropped_section, _, repeats_section = printed.partition("\nRepeats: not lost\n")
+    assert "answered_from_cache: " in repeats_section and "answered_from_cache" not in dropped_section, printed
 
 
 def test_text_is_tokenised_and_labels_come_back(appliance, namespaces, models):

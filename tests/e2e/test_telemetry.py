@@ -16,8 +16,8 @@ def test_dpdk_telemetry_knows_our_endpoints(appliance, namespaces, models):
             client.infer_tokens([101, 1000 + turn, 102], "logits")
     listed = telemetry(appliance, "/")
     ours = {command for command in listed if command.startswith("/itif/")}
-    assert ours == {"/itif/stats", "/itif/worker", "/itif/drops", "/itif/tenants", "/itif/tenant",
-                    "/itif/stages", "/itif/groups"}
+    assert ours == {"/itif/stats", "/itif/worker", "/itif/drops", "/itif/repeats", "/itif/tenants",
+                    "/itif/tenant", "/itif/stages", "/itif/groups"}
     assert "/ethdev/stats" in listed
     tenant = added["tenant"]["id"]
     parameters = {"/itif/worker": ",0", "/itif/tenant": f",{tenant}", "/itif/stages": f",{tenant}"}
@@ -43,6 +43,9 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     with connect(namespaces, added) as client:
         for turn in range(5):
             client.infer_tokens([101, 1000 + turn, 102], "logits")
+        repeat = client.tokens([101, 1005, 102], result_kind="logits")
+        client.infer(repeat)
+        client.infer(repeat)
         client.send_raw(b"rubbish")
         wait_dropped(appliance, "wire_too_short", 1)
     script = ("import urllib.request as u; "
@@ -50,10 +53,12 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     text = run("ip", "netns", "exec", namespaces.server, "/usr/bin/python3", "-c", script)
     assert re.search(r'^itif_\w+\{[^}]*tenant="scraped"[^}]*\} [1-9]', text, re.M), text[:3000]
     assert re.search(r'reason="wire_too_short"[^}]*\} 1$', text, re.M), text[:3000]
+    counted = dict(re.findall(r'^(itif_\w+_total)\{[^}]*reason="answered_from_cache"[^}]*\} (\d+)$', text, re.M))
+    assert counted == {"itif_repeated_datagrams_total": "1", "itif_tenant_repeated_datagrams_total": "1"}, text[:3000]
     blocks = dict(re.findall(r'^itif_group_kv_blocks\{[^}]*what="(\w+)"[^}]*\} (\d+)', text, re.M))
     assert int(blocks["all"]) > 0 and blocks["used"] == blocks["reserved"] == "0", text[:3000]
     assert len(re.findall(r"^itif_group_workspace_bytes\{.*\} [1-9]", text, re.M)) == 2, text[:3000]
-    assert re.search(r'^itif_tenant_stage_seconds_count\{[^}]*stage="compute"[^}]*\} 5$', text, re.M), text[:3000]
+    assert re.search(r'^itif_tenant_stage_seconds_count\{[^}]*stage="compute"[^}]*\} 6$', text, re.M), text[:3000]
     assert re.search(r'^itif_worker_busy_seconds_total\{worker="0"\} 0\.', text, re.M), text[:3000]
     assert len(re.findall(r"^itif_group_gue\{", text, re.M)) == 2
     limits = re.findall(r'^itif_group_limit\{group="([^"]+)",limit="(\w+)"\} ([01])$', text, re.M)

@@ -100,13 +100,14 @@ class Run {
     const pipeline::WorkerFigures after = pipeline::worker_figures(worker_);
     CHECK(after.held == 0 && after.contexts == 0 && after.held_bytes == 0);
     CHECK(after.received - before_.received == stage_.clients.frames());
-    CHECK(after.received == after.forwarded + after.total_dropped());
+    CHECK(after.received == after.forwarded + after.total_repeated() + after.total_dropped());
     CHECK(after.send_dropped == 0);
     for (const tenant::Tenant& tenant : tenants_) {
       const pipeline::TenantFigures figures =
           pipeline::tenant_figures({stage_.workers.data(), stage_.workers.size()}, tenant.index);
       CHECK(figures.held == 0);
-      CHECK(figures.received == figures.forwarded + figures.total_dropped());
+      CHECK(figures.received ==
+            figures.forwarded + figures.total_repeated() + figures.total_dropped());
     }
     for (const auto& lease : leases_) CHECK(lease->num_in_flight() == 0);
     CHECK(stage_.port.buffers_in_use() == 0);

@@ -1,4 +1,5 @@
-// itifctl drops: the fate of datagrams, with each reason in words.
+// itifctl drops: the fate of datagrams, with each reason in words. Repeats have sections of their
+// own: they lost nothing.
 #include <fmt/format.h>
 
 #include "commands.h"
@@ -10,22 +11,31 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kRepeatsHeading = "Repeats: not lost";
+
+// "bad_tag 3, over_quota 2"
+std::string counts_text(const json& counts) {
+  std::string text;
+  for (const auto& [reason, count] : counts.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(reason),
+                        count_cell(counts, reason.c_str()));
+  return text;
+}
+
 void show_tenant_drops(const json& tenants) {
   using enum Table::Align;
   Table table({{"TENANT"},
                {"RECEIVED", kRight},
                {"FORWARDED", kRight},
                {"HELD", kRight},
+               {"REPEATED", kRight},
                {"DROPPED", kRight},
-               {"REASONS"}});
+               {"REASONS OF DROPS"}});
   for (const json& t : tenants) {
     const json dropped = t.value("dropped", json::object());
-    std::string reasons;
-    for (const auto& [reason, count] : dropped.items())
-      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", printable(reason),
-                             count_cell(dropped, reason.c_str()));
     table.add({text_cell(t, "name"), count_cell(t, "received"), count_cell(t, "forwarded"),
-               count_cell(t, "held"), with_thousands(sum_of(dropped)), reasons});
+               count_cell(t, "held"), with_thousands(sum_of(t.value("repeated", json::object()))),
+               with_thousands(sum_of(dropped)), counts_text(dropped)});
   }
   if (!tenants.empty()) fmt::print("\n{}", table.text());
 }
@@ -38,17 +48,38 @@ std::string explanation_of(net::DropReason reason) {
 // All reasons, without a server.
 int list_reasons(const Context& context) {
   json reasons = json::array();
-  for (size_t i = 1; i < net::kNumDropReasons; ++i) {
-    const auto reason = static_cast<net::DropReason>(i);
-    const net::DropExplanation& words = net::explain_drop(reason);
-    reasons.push_back({{"reason", net::drop_reason_name(reason)},
-                       {"means", words.means},
-                       {"remedy", words.remedy}});
-    if (!context.globals.json)
-      fmt::print("{}: {}\n", net::drop_reason_name(reason), explanation_of(reason));
+  for (const net::DropClass wanted : {net::DropClass::kDropped, net::DropClass::kRepeated}) {
+    if (!context.globals.json && wanted == net::DropClass::kRepeated)
+      fmt::print("\n{}\n", kRepeatsHeading);
+    for (size_t i = 1; i < net::kNumDropReasons; ++i) {
+      const auto reason = static_cast<net::DropReason>(i);
+      if (net::drop_class(reason) != wanted) continue;
+      const net::DropExplanation& words = net::explain_drop(reason);
+      reasons.push_back({{"reason", net::drop_reason_name(reason)},
+                         {"class", net::drop_class_name(wanted)},
+                         {"means", words.means},
+                         {"remedy", words.remedy}});
+      if (!context.globals.json)
+        fmt::print("{}: {}\n", net::drop_reason_name(reason), explanation_of(reason));
+    }
   }
   if (context.globals.json) context.print_json({{"reasons", std::move(reasons)}});
   return kDone;
+}
+
+// Prints each reason that occurred, with its count and in words. Prints nothing if none did.
+void show_reasons(const char* heading, const json& counts) {
+  using enum Table::Align;
+  if (sum_of(counts) == 0) return;
+  Table reasons({{"REASON"}, {"DATAGRAMS", kRight}});
+  for (const auto& [reason, count] : counts.items())
+    if (count != 0) reasons.add({reason, count_cell(counts, reason.c_str())});
+  fmt::print("\n{}\n{}\n", heading, reasons.text());
+  for (const auto& [name, count] : counts.items()) {
+    // A newer server may have reasons that this program does not know.
+    const auto reason = net::find_drop_reason(name);
+    if (count != 0 && reason) fmt::print("{}: {}\n", name, explanation_of(*reason));
+  }
 }
 
 void show_drops(const json& document) {
@@ -59,6 +90,7 @@ void show_drops(const json& document) {
                  {"RECEIVED", kRight},
                  {"FORWARDED", kRight},
                  {"HELD", kRight},
+                 {"REPEATED", kRight},
                  {"DROPPED", kRight}});
   const auto add = [&](const std::string& name, const json& w) {
     const bool is_worker = w.contains("queue");
@@ -67,6 +99,7 @@ void show_drops(const json& document) {
                  : is_worker          ? text_cell(w, "queue")
                                       : "",
                  count_cell(w, "received"), count_cell(w, "forwarded"), count_cell(w, "held"),
+                 with_thousands(sum_of(w.value("repeated", json::object()))),
                  with_thousands(sum_of(w.value("dropped", json::object())))});
   };
   for (const json& w : document.value("workers", json::array())) add(text_cell(w, "worker"), w);
@@ -78,26 +111,16 @@ void show_drops(const json& document) {
     fmt::print(
         "Packets arrive faster than the workers take them: use more queues, busy polling or more "
         "rx_descriptors.\n");
-  const json dropped = total.value("dropped", json::object());
   show_tenant_drops(document.value("tenants", json::array()));
-  if (sum_of(dropped) == 0) return;
-  Table reasons({{"REASON"}, {"DATAGRAMS", kRight}});
-  for (const auto& [reason, count] : dropped.items()) {
-    if (count != 0) reasons.add({reason, count_cell(dropped, reason.c_str())});
-  }
-  fmt::print("\n{}\n", reasons.text());
-  for (const auto& [name, count] : dropped.items()) {
-    // A newer server may have reasons that this program does not know.
-    const auto reason = net::find_drop_reason(name);
-    if (count != 0 && reason) fmt::print("{}: {}\n", name, explanation_of(*reason));
-  }
+  show_reasons("Dropped", total.value("dropped", json::object()));
+  show_reasons(kRepeatsHeading, total.value("repeated", json::object()));
 }
 
 }  // namespace
 
 void add_drops(CommandLine& line) {
   CLI::App* drops = line.app.add_subcommand(
-      "drops", "Received, forwarded and dropped datagrams, with each reason in words");
+      "drops", "Received, forwarded, repeated and dropped datagrams, with each reason in words");
   drops->footer("Examples:\n  itifctl drops\n  itifctl drops reasons | grep full");
   Context& context = line.context;
   drops->callback([&context, drops] {

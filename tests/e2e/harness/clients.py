@@ -124,15 +124,16 @@ class Traffic:
 
 
 def assert_accounted(appliance, settle_s=3.0, ports=True):
-    """Asserts received = forwarded + held + Σ dropped for every worker, every tenant and in total. With `ports` (if the
-    driver counts) the datagrams that the ports delivered must equal those that the workers received. Returns the
-    drops document."""
+    """Asserts received = forwarded + held + Σ repeated + Σ dropped for every worker, every tenant and in total. No
+    reason may be in both. With `ports` (if the driver counts) the datagrams that the ports delivered must equal those
+    that the workers received. Returns the drops document."""
     deadline = time.monotonic() + settle_s
     while True:
         drops = appliance.ctl_json("drops")
         rows = [*drops["workers"], *drops["tenants"], drops["total"]]
         wrong = [row for row in rows
-                 if row["received"] != row["forwarded"] + row["held"] + sum(row["dropped"].values())]
+                 if row["received"] != row["forwarded"] + row["held"] + sum(row["repeated"].values())
+                 + sum(row["dropped"].values()) or row["repeated"].keys() & row["dropped"].keys()]
         if ports and sum(port["rx_packets"] for port in drops["ports"]) != drops["total"]["received"]:
             wrong.append({"ports": drops["ports"], "total": drops["total"]})
         if sum(port["rx_missed"] + port["rx_no_mbuf"] for port in drops["ports"]) != drops["total"]["nic_missed"]:
@@ -144,7 +145,12 @@ def assert_accounted(appliance, settle_s=3.0, ports=True):
 
 
 def dropped(appliance, reason):
+    """How many datagrams were dropped for this reason. Repeats are counted apart: see repeated()."""
     return appliance.ctl_json("drops")["total"]["dropped"].get(reason, 0)
+
+
+def repeated(appliance, reason):
+    return appliance.ctl_json("drops")["total"]["repeated"].get(reason, 0)
 
 
 def wait_dropped(appliance, reason, count, seconds=5.0):

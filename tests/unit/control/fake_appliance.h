@@ -353,7 +353,10 @@ class FakeAppliance final : public Appliance, public Documents {
   nlohmann::json stats() const override {
     return {{"tenants", nlohmann::json::array()}, {"total", {{"received", 7}}}};
   }
-  nlohmann::json drops() const override { return {{"workers", nlohmann::json::array()}}; }
+  nlohmann::json drops() const override {
+    return {{"workers", nlohmann::json::array()},
+            {"total", {{"repeated", {{"late", 60}}}, {"dropped", {{"bad_tag", 1234}}}}}};
+  }
   nlohmann::json device() const override {
     if (throw_in_device) throw std::runtime_error("no device");
     return {{"kind", "host"}, {"dtype", "bf16"}};

@@ -141,7 +141,15 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   const std::string stats = good({"stats"});
   EXPECT_TRUE(has(stats, "REQUESTS/S")) << stats;
   EXPECT_TRUE(has(stats, "total")) << stats;
-  EXPECT_TRUE(has(good({"drops"}), "lost before a worker"));
+  const std::string drops = good({"drops"});
+  EXPECT_TRUE(has(drops, "lost before a worker")) << drops;
+  EXPECT_TRUE(has(drops, "REPEATED  DROPPED\n")) << drops;
+  EXPECT_TRUE(has(drops, "      60    1,234\n")) << drops;
+  EXPECT_LT(drops.find("\nbad_tag: "), drops.find("\nRepeats: not lost\n")) << drops;
+  EXPECT_GT(drops.find("\nlate: "), drops.find("\nRepeats: not lost\n")) << drops;
+  const std::string reasons = good({"drops", "reasons"});
+  EXPECT_LT(reasons.find("\nreplayed: "), reasons.find("\nRepeats: not lost\n")) << reasons;
+  EXPECT_GT(reasons.find("\nlate: "), reasons.find("\nRepeats: not lost\n")) << reasons;
   EXPECT_TRUE(has(good({"device"}), "bf16"));
   EXPECT_TRUE(has(good({"device", "reset"}), "bf16"));
   const std::string planner = good({"group", "planner", "bert-768"});

@@ -12,13 +12,13 @@
 namespace itif::net {
 namespace {
 
-// The rows of the table under "### Drop reasons", without its head.
-std::vector<std::string> documented_rows() {
+// The rows of the table under a heading, without its head.
+std::vector<std::string> documented_rows(std::string_view heading) {
   std::ifstream file(ITIF_SOURCE_ROOT "/docs/operations.md");
   std::vector<std::string> rows;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("#")) inside = line == "### Drop reasons";
+    if (line.starts_with("#")) inside = line == heading;
     if (inside && line.starts_with("| `")) rows.push_back(line);
   }
   return rows;
@@ -52,15 +52,42 @@ TEST(DropExplanations, AreFoundByName) {
     EXPECT_FALSE(find_drop_reason(name)) << name;
 }
 
-TEST(DropExplanations, AreThoseOfTheDocument) {
-  const std::vector<std::string> rows = documented_rows();
-  ASSERT_EQ(rows.size(), kNumDropReasons - 1);
+std::vector<std::string> rows_of(DropClass wanted) {
+  std::vector<std::string> rows;
   for (size_t i = 1; i < kNumDropReasons; ++i) {
     const auto reason = static_cast<DropReason>(i);
     const DropExplanation& words = explain_drop(reason);
-    EXPECT_EQ(rows[i - 1], fmt::format("| `{}` | {} | {} |", drop_reason_name(reason), words.means,
-                                       words.remedy));
+    if (drop_class(reason) == wanted)
+      rows.push_back(
+          fmt::format("| `{}` | {} | {} |", drop_reason_name(reason), words.means, words.remedy));
   }
+  return rows;
+}
+
+TEST(DropExplanations, AreThoseOfTheDocument) {
+  EXPECT_EQ(documented_rows("### Drop reasons"), rows_of(DropClass::kDropped));
+  EXPECT_EQ(documented_rows("### Repeats"), rows_of(DropClass::kRepeated));
+}
+
+TEST(DropClasses, OnlyPiecesAndAnswersThatWeStillHaveAreRepeats) {
+  std::set<std::string_view> repeats;
+  for (size_t i = 0; i < kNumDropReasons; ++i)
+    if (const auto reason = static_cast<DropReason>(i); drop_class(reason) == DropClass::kRepeated)
+      repeats.insert(drop_reason_name(reason));
+  EXPECT_EQ(repeats, (std::set<std::string_view>{"duplicate", "late", "answered_from_cache",
+                                                 "already_sending"}));
+}
+
+TEST(DropClasses, EachReasonCountsInOneSum) {
+  DropCounts counts;
+  counts.fill(1);
+  EXPECT_EQ(sum_of(counts, DropClass::kRepeated), 4u);
+  EXPECT_EQ(sum_of(counts, DropClass::kDropped), kNumDropReasons - 4);
+  counts.fill(0);
+  counts[static_cast<size_t>(DropReason::kLate)] = 60;
+  counts[static_cast<size_t>(DropReason::kReplayed)] = 7;
+  EXPECT_EQ(sum_of(counts, DropClass::kRepeated), 60u);
+  EXPECT_EQ(sum_of(counts, DropClass::kDropped), 7u);
 }
 
 // Datagrams that a parser refuses are counted under the reason that says so.

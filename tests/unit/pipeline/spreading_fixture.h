@@ -107,7 +107,7 @@ class SpreadingTest : public ::testing::Test {
     answers(0), answers(1);
     for (const auto& worker : workers_) {
       const WorkerFigures f = worker_figures(*worker);
-      EXPECT_EQ(f.received, f.forwarded + f.held + f.total_dropped());
+      EXPECT_EQ(f.received, f.forwarded + f.held + f.total_repeated() + f.total_dropped());
       EXPECT_EQ(f.held, 0u);
     }
     EXPECT_EQ(total_figures(workers_).received, sent_);

@@ -65,10 +65,10 @@ void WorkerTest::TearDown() {
   answers();
   const WorkerFigures f = figures();
   EXPECT_EQ(f.held, 0u);
-  EXPECT_EQ(f.received, f.forwarded + f.held + f.total_dropped());
+  EXPECT_EQ(f.received, f.forwarded + f.held + f.total_repeated() + f.total_dropped());
   const TenantFigures t = tenant_figures({&worker, 1}, default_tenant().index);
   EXPECT_EQ(t.held, 0u);
-  EXPECT_EQ(t.received, t.forwarded + t.held + t.total_dropped());
+  EXPECT_EQ(t.received, t.forwarded + t.held + t.total_repeated() + t.total_dropped());
   EXPECT_EQ(lease->num_in_flight(), 0u);
   stage.reset();
   worker.reset();

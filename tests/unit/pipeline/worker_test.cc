@@ -82,6 +82,8 @@ TEST_F(WorkerTest, RepeatIsAnsweredFromTheCacheUntilAcked) {
   ASSERT_EQ(answers().size(), 1u);
   EXPECT_EQ(group->batches, 1u);
   EXPECT_EQ(dropped(DropReason::kAnsweredFromCache), 1u);
+  EXPECT_EQ(figures().total_repeated(), 1u);
+  EXPECT_EQ(figures().total_dropped(), 0u);
   wire::Header ack = request(1, 0);
   ack.type = Type::kAck;
   ack.payload_kind = wire::PayloadKind::kNone;
@@ -123,7 +125,9 @@ TEST_F(WorkerTest, DatagramsOfATenantAreCountedByOutcome) {
   run();
   EXPECT_EQ(tenant().held, 0u);
   EXPECT_EQ(tenant().forwarded, halves.size());
-  EXPECT_EQ(tenant().received, tenant().forwarded + tenant().total_dropped());
+  EXPECT_EQ(tenant().total_repeated(), 1u);
+  EXPECT_EQ(tenant().total_dropped(), 1u);
+  EXPECT_EQ(tenant().received, tenant().forwarded + 2);
 }
 
 TEST_F(WorkerTest, AnswersPastTheObjectiveAreCounted) {

@@ -23,14 +23,14 @@ TEST(Counters, ReaderSeesAMonotonicCountAndTheExactSumAtRest) {
   EXPECT_EQ(counters.received.read(), kTimes);
 }
 
-TEST(Counters, TotalDroppedIsTheSumOfTheReasons) {
+TEST(Counters, TotalUnusedIsTheSumOfTheReasons) {
   WorkerCounters counters;
   uint64_t expected = 0;
   for (size_t i = 0; i < kMaxDropReasons; ++i) {
     counters.dropped[i].add(i + 1);
     expected += i + 1;
   }
-  EXPECT_EQ(counters.total_dropped(), expected);
+  EXPECT_EQ(counters.total_unused(), expected);
 }
 
 // Two workers' counters, or two tenants', never share a cache line.

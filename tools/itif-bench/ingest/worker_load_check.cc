@@ -151,7 +151,9 @@ Status WorkerLoad::finish() {
   ITIF_TRY(same("statuses", figures.statuses, refuses ? sent_ : 0));
   ITIF_TRY(same("datagrams sent", figures.sent, (refuses ? sent_ : complete) + num_questions_));
   ITIF_TRY(same("datagrams forwarded", figures.forwarded, forwarded));
-  ITIF_TRY(same("datagrams dropped", figures.total_dropped(), sent_ - forwarded));
+  const bool repeats = net::drop_class(reason_of(fault)) == net::DropClass::kRepeated;
+  ITIF_TRY(same("datagrams repeated", figures.total_repeated(), repeats ? sent_ - forwarded : 0));
+  ITIF_TRY(same("datagrams dropped", figures.total_dropped(), repeats ? 0 : sent_ - forwarded));
   if (fault != Fault::kNone)
     ITIF_TRY(same(net::drop_reason_name(reason_of(fault)),
                   figures.dropped[static_cast<size_t>(reason_of(fault))], sent_ - forwarded));
