@@ -227,8 +227,9 @@ void Worker::watch_link() noexcept {
   if (now_ns_ < next_link_ns_) return;
   next_link_ns_ = now_ns_ + kLinkPeriodNs;
   const net::Link link = port_.link();
-  if (link.up == link_up_) return;
+  if (link.up == link_up_ && link.removed == link_removed_) return;
   link_up_ = link.up;
+  link_removed_ = link.removed;
   if (link.removed)
     log::error("port {}: its interface was removed: make it, and restart itifd",
                port_.info().device);

@@ -268,6 +268,7 @@ class Worker {
   size_t num_lent_ = 0;
   const std::vector<std::vector<std::byte>> announcements_;
   bool link_up_;
+  bool link_removed_ = false;
 
   const tenant::Snapshot* snapshot_ = nullptr;       // of this poll
   tenant::Intake intake_ = tenant::Intake::kAccept;  // of the last poll

@@ -180,6 +180,8 @@ def test_an_interface_that_is_removed_is_named(patient, namespaces):
     try:
         appliance.start()
         removed = ["port net_af_packet0: its interface was removed: make it, and restart itifd"]
+        run("ip", "-n", namespaces.server, "link", "set", "gone0", "down")
+        wait_until(lambda: "net_af_packet0: link down" in appliance.log(), "the link is down", 5)
         run(*remove)
         wait_until(lambda: problems(appliance) == removed, "health names the interface", 5)
         assert appliance.ctl("health", check=False).returncode == 1
