@@ -4,7 +4,7 @@ import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, assert_accounted, connect
 
-SCHEDULERS = ["fcfs", "sjf", "edf", "das", "das:eta=0.3,weighted,fair", "slotted_das", "fair"]
+SCHEDULERS = ["fcfs", "lcfs", "sjf", "edf", "das", "das:eta=0.3,weighted,fair", "slotted_das", "fair"]
 
 
 def group_of(appliance):
@@ -40,7 +40,7 @@ def test_the_scheduler_survives_a_restart(appliance, models):
 
 
 @pytest.mark.parametrize("scheduler, said", [
-    ("best", "'best' is not one of: fair, fcfs, sjf, edf, das, slotted_das"),
+    ("best", "'best' is not one of: fair, fcfs, lcfs, sjf, edf, das, slotted_das"),
     ("edf:eta=0.5", "'edf' has no setting 'eta=0.5'"),
     ("das:eta=1.5", "eta is '1.5': use a number between 0 and 1"),
 ])

@@ -218,7 +218,7 @@ TEST_F(PolicyRows, SlottedDividesTheRowsOfDas) {
 
 // These requests fit three rows of 40 tokens only with the longest first: the planner fills them.
 TEST_F(PolicyRows, OtherPoliciesLeaveTheRowsToThePlanner) {
-  for (const std::string policy : {"fair", "fcfs", "sjf", "edf"}) {
+  for (const std::string policy : {"fair", "fcfs", "lcfs", "sjf", "edf"}) {
     make_executor(policy, "concat:row_tokens=40");
     std::vector<TestRequest> inputs;
     for (const uint32_t tokens : {12u, 13u, 14u, 26u, 27u, 28u}) {

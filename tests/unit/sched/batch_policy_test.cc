@@ -322,7 +322,7 @@ TEST(Edf, TakesTheEarliestDeadlineThatFits) {
 // order would.
 TEST(Rows, OnlyDasFillsThem) {
   const std::vector<std::pair<uint32_t, uint64_t>> waiting = {{6, 1}, {6, 2}, {6, 3}, {2, 4}};
-  for (const std::string_view name : {"fair", "fcfs", "sjf", "edf"}) {
+  for (const std::string_view name : {"fair", "fcfs", "lcfs", "sjf", "edf"}) {
     std::vector<uint32_t> batch = order_of(name, waiting, {.max_tokens = 20}, {2, 10});
     std::ranges::sort(batch);
     EXPECT_EQ(batch, (std::vector<uint32_t>{2, 6, 6, 6})) << name;

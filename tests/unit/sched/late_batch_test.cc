@@ -72,7 +72,7 @@ TEST_P(LateBatchTest, ThoseInAHurryRunFirstInEverySecondBatchIfMostHaveNoDeadlin
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryPolicy, LateBatchTest,
-                         testing::Values("fair", "fcfs", "sjf", "edf", "das", "slotted_das"),
+                         testing::Values("fair", "fcfs", "lcfs", "sjf", "edf", "das", "slotted_das"),
                          [](const auto& param) { return std::string(param.param); });
 
 // A tenant that gets requests back keeps its share: over many batches, two tenants of equal weight
