@@ -30,7 +30,7 @@ class GroupShares {
   struct Options {
     bool tunes = false;  // parts follow the loads; else the weights alone
     // For tuned groups.
-    slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
+    slice::UnmetDemands unmet_demands = slice::UnmetDemands::kEqual;
     uint64_t hold_down_ns = 2'000'000'000;  // a share that has changed stays as long
   };
   // `clock` outlives the object.

@@ -113,7 +113,7 @@ struct SliceOptions {
   uint64_t period_ns = 500'000'000;  // between two decisions
   uint64_t hold_down_ns = 2'000'000'000;
   double first_percent = 30;  // of a group whose knee is unknown
-  slice::UnmetDemands unmet_demands = slice::UnmetDemands::kProportional;
+  slice::UnmetDemands unmet_demands = slice::UnmetDemands::kEqual;
   bool lends = true;  // what no group asks for, and the parts of idle groups
 };
 

@@ -136,6 +136,7 @@ Scenario gslice_scenario(std::vector<GroupScenario> groups) {
   static_cast<GroupScenario&>(s) = groups.front();
   s.other_groups.assign(groups.begin() + 1, groups.end());
   s.device = {.machine = "v100", .dtype = kGsliceType};
+  s.slices.unmet_demands = slice::UnmetDemands::kProportional;  // section 3.2.3
   s.data_plane.max_contexts = s.data_plane.tenant_max_contexts = 16384;
   s.client.max_in_flight = 16384;
   s.client.timeout_ns = 60 * kSecond;
