@@ -14,6 +14,10 @@ class BatchCost {
   virtual double batch_ns(uint32_t num_tokens) const noexcept = 0;
   // Returns the largest batch that takes at most `ns`, in tokens; UINT32_MAX: unknown.
   virtual uint32_t tokens_within(uint64_t ns) const noexcept = 0;
+  // Returns the smallest batch that takes at most 1/kEfficiency times as long per token as one of
+  // max_tokens, in tokens; 0: unknown. Smaller ones spend much of their time on fixed cost.
+  virtual uint32_t efficient_tokens(uint32_t /*max_tokens*/) const noexcept { return 0; }
+  static constexpr double kEfficiency = 0.95;
 };
 
 class UnknownCost final : public BatchCost {

@@ -8,6 +8,15 @@
 #include "sched/row_fill.h"
 
 namespace itif::sched {
+namespace {
+
+uint32_t tokens_of(const std::vector<request::Request*>& batch) {
+  uint32_t tokens = 0;
+  for (const request::Request* request : batch) tokens += request->num_tokens;
+  return tokens;
+}
+
+}  // namespace
 
 DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options)
     : BatchPolicy(options.queue),
@@ -67,19 +76,33 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
   if (tightest.least_batch_ns != 0)
     limits.max_tokens = std::clamp(state.costs.undisturbed.tokens_within(tightest.least_batch_ns),
                                    limits.max_tokens, limits_.max_tokens);
+  const uint32_t least_tokens = efficient_tokens(state.costs.undisturbed, tightest);
   if (tightest.batch_ns != 0)
     limits.max_tokens =
-        std::min(limits.max_tokens, state.costs.undisturbed.tokens_within(tightest.batch_ns));
+        std::min(limits.max_tokens,
+                 std::max(least_tokens, state.costs.undisturbed.tokens_within(tightest.batch_ns)));
   const uint64_t time_ns = urgent_.select(queue_, objectives_, limits, state.now_ns, batch);
   for (const request::Request* urgent : batch) {
     order_->removed(*urgent);
     order_->charge(*urgent);
   }
-  if (!batch.empty())
-    limits.max_tokens = std::min(limits.max_tokens, state.costs.expected.tokens_within(time_ns));
+  const bool has_urgent = !batch.empty();
+  if (has_urgent)
+    limits.max_tokens = std::min(limits.max_tokens,
+                                 std::max(small_batches_.allowed(state.now_ns) ? 0 : least_tokens,
+                                          state.costs.expected.tokens_within(time_ns)));
   if (!RowFill(limits, batch).full()) order_->select(queue_, state, limits, choice);
+  if (has_urgent && queue_.num_requests() > 0)
+    small_batches_.ran(tokens_of(batch), least_tokens, state.costs.undisturbed);
   urgent_.chosen(queue_, batch);
   return limits;
+}
+
+uint32_t DynamicBatching::efficient_tokens(const BatchCost& cost,
+                                           const Objectives::Tightest& tightest) const noexcept {
+  if (tightest.batch_ns == 0 || tightest.slo_ns != 0) return 0;
+  return std::min(cost.efficient_tokens(limits_.max_tokens),
+                  cost.tokens_within(tightest.efficient_ns));
 }
 
 bool DynamicBatching::leave_late(const ExecutorState& state, const BatchLimits& limits,

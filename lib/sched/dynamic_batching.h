@@ -19,6 +19,7 @@
 #include "sched/late_requests.h"
 #include "sched/objectives.h"
 #include "sched/queue_order.h"
+#include "sched/small_batches.h"
 #include "sched/urgent.h"
 
 namespace itif::sched {
@@ -44,6 +45,10 @@ class DynamicBatching final : public BatchPolicy {
   // Returns the limits of the batch that it fills.
   BatchLimits fill(const ExecutorState& state, const Objectives::Tightest& tightest,
                    Choice& choice) noexcept;
+  // Returns the size that a batch may have whatever objectives are implied; 0: unknown, or a tenant
+  // has set an objective.
+  uint32_t efficient_tokens(const BatchCost& cost,
+                            const Objectives::Tightest& tightest) const noexcept;
   // Removes the late requests from the batch: step 4. Returns true if any has left and others may
   // take its room.
   bool leave_late(const ExecutorState& state, const BatchLimits& limits, Choice& choice) noexcept;
@@ -54,6 +59,7 @@ class DynamicBatching final : public BatchPolicy {
   Objectives objectives_;
   const std::unique_ptr<BatchControl> control_;
   Urgent urgent_;
+  SmallBatches small_batches_;
   LateRequests late_;
   bool late_ran_first_ = false;  // in the last batch, ahead of others that can wait
 };

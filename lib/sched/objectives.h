@@ -11,7 +11,9 @@
 //
 // Batches of a small model would become so short under this rule that they are mostly fixed cost:
 // BERT-tiny takes 0.1 ms alone. So batches of up to 4 ms are always allowed. A client notices
-// them less than its network.
+// them less than its network. Batches of an efficient size (BatchCost::efficient_tokens) are
+// allowed, too, if they take at most twice as long as the request alone: smaller ones would lose
+// throughput to their fixed cost.
 //
 // An objective may be too tight for batches of a single request, which then take more than two
 // fifths of it. Batches as short as one request do not meet it either, and spend most of their time
@@ -45,8 +47,9 @@ inline constexpr uint64_t kMinImpliedNs = 10'000'000;
 class Objectives {
  public:
   struct Tightest {
-    uint64_t slo_ns = 0;    // the tightest that a tenant has set; 0: none
-    uint64_t batch_ns = 0;  // longest batch, for tenants that send little; 0: no bound
+    uint64_t slo_ns = 0;        // the tightest that a tenant has set; 0: none
+    uint64_t batch_ns = 0;      // longest batch, for tenants that send little; 0: no bound
+    uint64_t efficient_ns = 0;  // the same for a batch of an efficient size
     // Batches may take this long whatever objectives are set; 0: unknown, or not needed.
     uint64_t least_batch_ns = 0;
   };

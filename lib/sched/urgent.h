@@ -3,9 +3,10 @@
 // they arrive, not for the backlog.
 //
 // Other requests may join an urgent one if their batch ends within a fifth of its objective after
-// its arrival. Otherwise it gets a batch of urgent requests only, and the order alone chooses the
-// batch after that. A tenant's requests are urgent only while it has one request waiting, or no
-// more than its share of a batch. Both rules keep the share of the other tenants.
+// its arrival. Otherwise it gets a batch of urgent requests only, if the policy allows such a small
+// one (small_batches.h), and the order alone chooses the batch after that. A tenant's requests are
+// urgent only while it has one request waiting, or no more than its share of a batch. Both rules
+// keep the share of the other tenants.
 // Owned by the executor's thread.
 #pragma once
 

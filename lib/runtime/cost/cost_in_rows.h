@@ -31,6 +31,9 @@ class CostInRows final : public sched::BatchCost {
     const uint32_t tokens = cost_.tokens_within(ns);
     return row_tokens_ == 1 ? tokens : std::max(row_tokens_, tokens / row_tokens_ * row_tokens_);
   }
+  uint32_t efficient_tokens(uint32_t max_tokens) const noexcept override {
+    return cost_.efficient_tokens(max_tokens);
+  }
 
  private:
   const sched::BatchCost& cost_;

@@ -48,6 +48,40 @@ TEST(CostFloor, UnseenSizesAreProportional) {
   EXPECT_EQ(floor.tokens_within(0), 0u);
 }
 
+// 4,096 tokens take 10.24 us each. 1,276 take 10.78 us each, which is 1/0.95 times as long.
+TEST(CostFloor, KnowsTheLeastEfficientSize) {
+  CostFloor floor;
+  EXPECT_EQ(floor.efficient_tokens(4096), 0u);
+  floor.add(10, linear_ns(10));
+  floor.add(19, linear_ns(19));
+  EXPECT_EQ(floor.efficient_tokens(4096), 0u);  // too close to tell
+  floor.add(100, linear_ns(100));
+  EXPECT_NEAR(floor.efficient_tokens(4096), 1276, 2);
+  floor.add(4000, linear_ns(4000));
+  EXPECT_NEAR(floor.efficient_tokens(4096), 1276, 2);
+  floor.add(1000, linear_ns(1000));
+  floor.add(2000, linear_ns(2000));
+  EXPECT_NEAR(floor.efficient_tokens(4096), 1276, 2);
+}
+
+// Up to 500 tokens a batch takes 5 ms, as on a GPU that reads its weights meanwhile.
+TEST(CostFloor, FindsTheKneeBetweenSizesSeen) {
+  CostFloor floor;
+  const auto add = [&](uint32_t tokens) { floor.add(tokens, std::max(500u, tokens) * 10'000ull); };
+  add(10);
+  add(4096);
+  EXPECT_NEAR(floor.efficient_tokens(4096), 3000, 1000);  // on a line between the two
+  for (int i = 0; i < 20; ++i) add(floor.efficient_tokens(4096));
+  EXPECT_NEAR(floor.efficient_tokens(4096), 490, 20);
+}
+
+TEST(CostFloor, EverySizeIsEfficientWithoutFixedCost) {
+  CostFloor floor;
+  floor.add(10, 100'000);
+  floor.add(1000, 10'000'000);
+  EXPECT_EQ(floor.efficient_tokens(4096), 0u);
+}
+
 TEST(CostFloor, StaysBelowASizeThatTookLonger) {
   CostFloor floor;
   floor.add(100, 2'000'000);

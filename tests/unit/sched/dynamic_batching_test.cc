@@ -178,5 +178,39 @@ TEST_F(DynamicBatchingTest, TheImpliedBoundFollowsTheUndisturbedCost) {
   EXPECT_EQ(most_tokens, 100u);  // two requests: 140 tokens take 24 ms
 }
 
+// 1,000 tokens take 20 ms, of which 10 ms are the fixed cost.
+struct KnownEfficiency final : BatchCost {
+  double batch_ns(uint32_t num_tokens) const noexcept override { return 1e7 + 1e4 * num_tokens; }
+  uint32_t tokens_within(uint64_t ns) const noexcept override {
+    return static_cast<uint32_t>(std::max(0.0, (static_cast<double>(ns) - 1e7) / 1e4));
+  }
+  uint32_t efficient_tokens(uint32_t) const noexcept override { return 1000; }
+};
+
+// A quiet tenant sends a request every 40 ms beside a flood. Its request takes 10.5 ms alone, so
+// that its implied objective allows the flood batches of 16.8 ms, and its own batches would take a
+// quarter of the time.
+TEST_F(DynamicBatchingTest, AQuietTenantDoesNotMakeBatchesInefficient) {
+  const KnownEfficiency cost;
+  undisturbed = &cost;
+  expected = LinearCost(10 * kMs, 0.01 * kMs);
+  uint64_t now_ns = kMs, next_ns = 2000 * kMs, small_ns = 0, longest_wait_ns = 0;
+  while (now_ns < 10'000 * kMs) {
+    while (policy->queue().num_requests() < 200) push({.tokens = 50, .at_ns = now_ns});
+    if (now_ns >= next_ns) push({.slot = 1, .tokens = 50, .at_ns = next_ns});
+    if (now_ns >= next_ns) next_ns += 40 * kMs;
+    choose(now_ns);
+    const auto execute_ns = static_cast<uint64_t>(cost.batch_ns(batch_tokens()));
+    if (batch_tokens() < 1000) small_ns += execute_ns;
+    for (const request::Request* r : choice.batch)
+      if (r->slot == 1) longest_wait_ns = std::max(longest_wait_ns, now_ns - r->complete_ns);
+    now_ns += execute_ns;
+    policy->ran({batch_tokens(), execute_ns, choice.slo_ns});
+  }
+  EXPECT_GT(small_ns, 100 * kMs);  // some are allowed: 3 % of the time
+  EXPECT_LT(small_ns, 400 * kMs);
+  EXPECT_LE(longest_wait_ns, 45 * kMs);  // two batches, since the order alone chooses every second
+}
+
 }  // namespace
 }  // namespace itif::sched

@@ -137,6 +137,29 @@ TEST(Simulation, GoodputStaysUnderOverload) {
   }
 }
 
+// The same where a batch costs much apart from its tokens. A quiet tenant made batches so small
+// that they were mostly fixed cost, and half of the goodput was lost.
+TEST(Simulation, AQuietTenantCostsLittleGoodputWhateverABatchCosts) {
+  for (const uint64_t overhead_ns : {3'000'000, 20'000'000}) {
+    Scenario s = small_scenario();
+    s.model = {.preset = "bert-base"};
+    s.device.batch_overhead_ns = overhead_ns;
+    s.duration_ns = 6'000'000'000;
+    s.warmup_ns = 2'000'000'000;
+    s.lengths = {.kind = LengthKind::kUniform, .from = 4, .to = 64};
+    s.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 64};
+    const double peak = static_cast<double>(run(s).total().answered);
+    s.deadlines = {.kind = DeadlineKind::kFixed, .from_ns = 1'000'000'000};
+    s.arrivals = {.kind = ArrivalKind::kPoisson, .rate = 2 * peak / 4};
+    const double quiet = 30 / s.arrivals.rate;
+    s.tenants = {{.name = "quiet", .share = quiet}, {.name = "busy", .share = 1 - quiet}};
+    const Results beside = run(s);
+    EXPECT_GT(static_cast<double>(beside.total().in_time), 0.85 * peak) << overhead_ns;
+    EXPECT_EQ(beside.tenants[0].in_time, beside.tenants[0].sent);
+    EXPECT_LT(beside.tenants[0].latency_ns.percentile(99), 3 * overhead_ns + 6'000'000);
+  }
+}
+
 // Twice the capacity, without deadlines: no answer is much older than the longest wait.
 TEST(Simulation, NoRequestWaitsLongerThanMaxWait) {
   Scenario s = small_scenario();
@@ -145,7 +168,7 @@ TEST(Simulation, NoRequestWaitsLongerThanMaxWait) {
   s.lengths = {.kind = LengthKind::kUniform, .from = 4, .to = 64};
   s.arrivals.rate = 20'000;
   s.batching.max_wait_ns = 200'000'000;
-  for (const char* policy : {"fair", "fcfs", "sjf", "edf", "das", "slotted_das"}) {
+  for (const char* policy : {"fair", "fcfs", "lcfs", "sjf", "edf", "das", "slotted_das"}) {
     s.batching.scheduler = policy;
     const TenantResults all = run(s).total();
     EXPECT_GT(all.answered, 15'000u) << policy;
