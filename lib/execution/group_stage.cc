@@ -291,7 +291,9 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.tokens_us.add(tokens * execute_us);
     counters_.us_squared.add(execute_us * execute_us);
     count_turns();
-    counters_.share_ask.set(static_cast<uint64_t>(executor_->share_ask()));
+    const slice::Ask ask = executor_->share_ask();
+    counters_.share_ask.set(static_cast<uint64_t>(ask));
+    counters_.asks_for_more.add(ask == slice::Ask::kMore);
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);
     count_graphs();

@@ -60,9 +60,18 @@ SliceTuner::Reading SliceTuner::read(const GroupStage& stage) noexcept {
           .turn_wait_ns = c.turn_wait_ns.read(),
           .batches = c.batches.read(),
           .tokens = c.tokens.read(),
+          .asks_for_more = c.asks_for_more.read(),
+          .last_ask = static_cast<slice::Ask>(c.share_ask.read()),
           .tokens_squared = c.tokens_squared.read(),
           .tokens_us = c.tokens_us.read(),
           .us_squared = c.us_squared.read()};
+}
+
+// Many batches run between two readings: one after which the group asked for more counts, though
+// the last one was good.
+slice::Ask SliceTuner::ask_since(const Reading& last, const Reading& now) noexcept {
+  if (now.asks_for_more != last.asks_for_more) return slice::Ask::kMore;
+  return now.last_ask == slice::Ask::kLess ? slice::Ask::kLess : slice::Ask::kNothing;
 }
 
 void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
@@ -89,7 +98,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
                     .ns_squared =
                         ppm_ns * ppm_ns * since(now.latency_ppm_squared, last.latency_ppm_squared)},
       .share_percent = group.used_percent,
-      .ask = static_cast<slice::Ask>(group.stage->counters().share_ask.read())};
+      .ask = ask_since(last, now)};
   // On a device whose groups compute in turns, a group has the part of the time in which it had the
   // turn: more than its share while others are idle.
   const bool has_turns = group.stage->device().info().division == device::Division::kTime;

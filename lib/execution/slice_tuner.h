@@ -64,6 +64,8 @@ class SliceTuner {
     uint64_t with_objective = 0, latency_ppm = 0, latency_ppm_squared = 0;
     uint64_t busy_ns = 0, turn_wait_ns = 0;
     uint64_t batches = 0, tokens = 0;
+    uint64_t asks_for_more = 0;
+    slice::Ask last_ask = slice::Ask::kNothing;
     uint64_t tokens_squared = 0, tokens_us = 0, us_squared = 0;  // Σ over batches
   };
   struct Group {
@@ -75,6 +77,8 @@ class SliceTuner {
     double used_percent = 0;  // that it computes on
   };
 
+  // Returns what batch control has asked for since `last`.
+  static slice::Ask ask_since(const Reading& last, const Reading& now) noexcept;
   static Reading read(const GroupStage& stage) noexcept;
   void observe(Group& group, uint64_t now_ns) noexcept;
   void divide() noexcept;

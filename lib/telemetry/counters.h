@@ -135,6 +135,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter us_squared;      // time squared
   Counter intake_ns;       // time of the group's thread in taking requests in
   Gauge share_ask;         // slice::Ask: what batch control asks of the group's share
+  Counter asks_for_more;   // batches after which it asked for a larger share
   Gauge queued;            // requests waiting
   Gauge running_since_ns;  // when the oldest running batch began; 0: none runs
   Gauge busy_until_ns;     // when the running batches are expected to end; 0: none runs
