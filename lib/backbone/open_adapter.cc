@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -145,6 +146,23 @@ Status check_saved(const Adapter& adapter, const Family& family,
   return {};
 }
 
+// Two names may be one in the base: with the family's prefix and without it. Only one of them could
+// take effect. With `suffix`, each name is a tensor's.
+Status check_single(const Adapter& adapter, const Family& family,
+                    std::span<const std::string> names, std::string_view suffix) {
+  std::map<std::string, std::string_view> seen;  // by the tensor in the base
+  for (const std::string& name : names) {
+    const std::string stored = stored_name(family, fmt::format("{}{}", name, suffix));
+    const auto [first, is_new] = seen.emplace(std::string(bare(stored, family.heads.prefix)), name);
+    if (is_new) continue;
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}/{}: \"{}\" is there twice, as \"{}\" and as \"{}\": keep one",
+                            adapter.directory(), Adapter::kWeightsFile,
+                            bare(name, family.heads.prefix), first->second, name));
+  }
+  return {};
+}
+
 // A tensor that the adapter has trained but does not hold would silently be the base's. `names`:
 // those that a checkpoint may give it.
 Status check_held(const Adapter& adapter, const Family& family,
@@ -190,6 +208,7 @@ Status OpenedAdapter::merge(const std::vector<model::WeightKind>& kinds, Checkpo
 
 Result<json> put_saved(const Adapter& adapter, const Family& family, const json& config,
                        Checkpoint& base) {
+  ITIF_TRY(check_single(adapter, family, adapter.saved(), ""));
   for (const std::string& name : adapter.saved()) {
     ITIF_ASSIGN(model::HostTensor tensor, adapter.read_saved(name));
     const std::string stored = stored_name(family, name);
@@ -206,6 +225,9 @@ Result<OpenedAdapter> place(Adapter adapter, const Family& family, const model::
                             const model::HeadSpec& head, Checkpoint& base) {
   const std::string_view prefix = family.heads.prefix;
   const std::vector<model::WeightKind> kinds = family.weight_kinds(spec);
+  std::vector<std::string> changed;
+  for (const AdapterModule& module : adapter.modules()) changed.push_back(module.name);
+  ITIF_TRY(check_single(adapter, family, changed, ".weight"));
   ITIF_TRY(check_saved(adapter, family, kinds, head));
   ITIF_TRY(check_all_held(adapter, family, kinds, head));
   std::vector<model::PlacedModule> modules;

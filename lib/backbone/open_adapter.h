@@ -25,13 +25,13 @@ struct OpenedAdapter {
 
 // Replaces tensors of `base` by those that the adapter holds whole, and returns the base's
 // config.json as of the adapter's task. Errors: kUnsupported (the family has no head for the task),
-// those of Adapter::read_saved.
+// kInvalidArgument (a tensor that is there twice), those of Adapter::read_saved.
 Result<nlohmann::json> put_saved(const model::Adapter& adapter, const Family& family,
                                  const nlohmann::json& config, model::Checkpoint& base);
 
 // Places the adapter's modules. Merges those of the head, which each tenant stores on its own, into
 // `base`. Errors: kUnsupported: a module or tensor that no result depends on, or that cannot be
-// changed, by name; those of Adapter::merge.
+// changed, by name; kInvalidArgument: a module that is there twice; those of Adapter::merge.
 Result<OpenedAdapter> place(model::Adapter adapter, const Family& family,
                             const model::BackboneSpec& spec, const model::HeadSpec& head,
                             model::Checkpoint& base);

@@ -108,6 +108,13 @@ Status Adapter::sort_tensors() {
           Code::kInvalidArgument,
           fmt::format("{}: tensor {}: expected one of a module in 'modules_to_save'{}", path(),
                       shown_name(tensor), config_.saves_biases ? ", or a bias" : ""));
+    if (const auto first = std::ranges::find(saved_, own); first != saved_.end())
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("{}: tensor {} is there twice, as {} and as {}: keep one", path(),
+                      shown_name(own),
+                      shown_name(saved_tensors_[static_cast<size_t>(first - saved_.begin())]),
+                      shown_name(tensor)));
     saved_.push_back(std::move(own));
     saved_tensors_.push_back(tensor);
   }
@@ -159,10 +166,17 @@ Status Adapter::add_module(const std::string& name, const std::string& tensor) {
         fmt::format("{}: tensor \"{}\": expected […, {}], the module's rank in {}, found {}",
                     path(), module.b, module.rank, kConfigFile, shape_text(b->dims)));
   if (config_.has_magnitudes) {
-    for (const std::string_view suffix : kMagnitudes)
-      if (const std::string full = fmt::format("{}{}{}", kPrefix, name, suffix);
-          checkpoint_.find(full) != nullptr)
-        module.magnitudes = full;
+    for (const std::string_view suffix : kMagnitudes) {
+      std::string full = fmt::format("{}{}{}", kPrefix, name, suffix);
+      if (checkpoint_.find(full) == nullptr) continue;
+      if (!module.magnitudes.empty())
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("{}: the magnitude of module {} is there twice, as {} and as {}: "
+                        "keep one",
+                        path(), shown_name(name), shown_name(module.magnitudes), shown_name(full)));
+      module.magnitudes = std::move(full);
+    }
     if (module.magnitudes.empty())
       return fail(Code::kInvalidArgument,
                   fmt::format("{}: tensor \"{}{}{}\": expected it beside {}, found none", path(),

@@ -39,8 +39,8 @@ class Adapter {
   static bool is_in(const std::string& directory);
 
   // Errors: those of parse_adapter_config; kNotFound, kPermission, kCorrupt (files);
-  // kInvalidArgument (a tensor missing, misshapen, or of no module); kUnsupported (a tensor of a
-  // kind of adapter that is not implemented, by name).
+  // kInvalidArgument (a tensor missing, twice, misshapen, or of no module); kUnsupported (a tensor
+  // of a kind of adapter that is not implemented, by name).
   static Result<Adapter> open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }

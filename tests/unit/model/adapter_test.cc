@@ -184,6 +184,25 @@ TEST_F(AdapterFiles, RefusesTensorsThatWouldBeLeftOut) {
   expect_refused(kConfig, other, "'target_modules'");
 }
 
+TEST_F(AdapterFiles, RefusesATensorThatIsThereTwice) {
+  auto tensors = good_;
+  tensors.emplace_back(tensor("classifier.base_layer.weight"), std::vector<uint64_t>{3, 6});
+  tensors.emplace_back(tensor("classifier.weight"), std::vector<uint64_t>{3, 6});
+  json saves = kConfig;
+  saves["modules_to_save"] = {"classifier"};
+  expect_refused(saves, tensors,
+                 "tensor \"classifier.weight\" is there twice, as "
+                 "\"base_model.model.classifier.base_layer.weight\" and as "
+                 "\"base_model.model.classifier.weight\"");
+  json dora = kConfig;
+  dora["use_dora"] = true;
+  tensors = good_;
+  for (const char* module : {"l.query", "l.value"})
+    for (const char* suffix : {".lora_magnitude_vector", ".lora_magnitude_vector.weight"})
+      tensors.emplace_back(tensor(module) + suffix, std::vector<uint64_t>{4});
+  expect_refused(dora, tensors, "the magnitude of module \"l.query\" is there twice");
+}
+
 TEST_F(AdapterFiles, RefusesMissingAndMisshapenTensors) {
   expect_refused(kConfig, {}, "found none");
   expect_refused(kConfig, {good_[0], good_[1]}, "\"value\"");

@@ -331,6 +331,33 @@ TEST_P(Adapters, AreRefusedWithoutATensorThatTheyHaveTrained) {
   EXPECT_EQ(refusal("bias", "lora_only"), "accepted");
 }
 
+// A name may lack the family's prefix, so two names can be one of the base's.
+TEST_P(Adapters, AreRefusedWithAModuleOrTensorThatIsThereTwice) {
+  const std::string family_prefix =
+      std::string(backbone::find_family(spec_.family).value()->heads.prefix) + ".";
+  const auto refusal_with_copy_of = [&](const std::string& part) {
+    const std::string directory = make_adapter(part, {.rank = 4, .num_labels = 5, .seed = 3});
+    auto tensors = testing::read_tensors(directory, model::Adapter::kWeightsFile);
+    const std::string peft_prefix = "base_model.model.";
+    for (const auto& [tensor, values] : testing::Tensors(tensors)) {
+      if (tensor.find(part) == std::string::npos) continue;
+      std::string name = tensor.substr(peft_prefix.size());
+      name = name.starts_with(family_prefix) ? name.substr(family_prefix.size())
+                                             : family_prefix + name;
+      tensors[peft_prefix + name] = values;
+    }
+    testing::write_tensors(directory + "/" + model::Adapter::kWeightsFile, tensors);
+    const auto slot = group_->admit({directory, base_}, nullptr);
+    return slot ? std::string("accepted") : slot.error().message;
+  };
+  for (const char* part : {"lora_", "classifier"}) {
+    const std::string refusal = refusal_with_copy_of(part);
+    EXPECT_NE(refusal.find(" is there twice, as \""), std::string::npos) << refusal;
+    EXPECT_NE(refusal.find('"' + family_prefix), std::string::npos) << refusal;
+  }
+  EXPECT_EQ(refusal_with_copy_of("no such tensor"), "accepted");
+}
+
 // The thesis fusion mode has no operator for updates: it merges them.
 TEST_P(Adapters, AreMergedInTheThesisFusionMode) {
   const std::string adapter = make_adapter("a", {.targets = all_modules(), .rank = 8, .seed = 3});
