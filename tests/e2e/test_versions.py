@@ -278,28 +278,40 @@ def test_memory_that_a_load_takes_for_a_while_counts(new_appliance, models):
 def test_a_kill_during_updates_leaves_a_consistent_registry(new_appliance, namespaces, models, seed):
     appliance = new_appliance().start()
     added = appliance.add_tenant("killed", models(seed=1))
-    acknowledged, pending = [1], [None]  # versions that were active after an acknowledged change
+    # Active version and canary after each change. The last of `planned` is pending at the kill.
+    planned, acknowledged = [(1, None)], [(1, None)]
     rng = random.Random(seed)
+    until_kill_s = 0.2 + rng.random()
+
+    def succeeds(expected, *command):
+        planned.append(expected)
+        result = appliance.ctl("--json", "tenant", *command, check=False, timeout=20)
+        if result.returncode != 0:
+            return False
+        tenant = json.loads(result.stdout)["tenant"]
+        acknowledged.append((tenant["version"], tenant.get("canary_version")))
+        return True
 
     def change():
-        for turn in range(1000):
-            pending[0] = turn
-            canary = ("--canary", "10%") if turn % 3 == 2 else ()
-            result = appliance.ctl("--json", "tenant", "update", "killed", "--model", str(models(seed=1 + turn % 2)),
-                                   *canary, check=False, timeout=20)
-            if canary and result.returncode == 0:
-                result = appliance.ctl("--json", "tenant", rng.choice(("promote", "rollback")), "killed", check=False,
-                                       timeout=20)
-            if result.returncode != 0:
+        for newest in range(2, 1000):
+            active, _ = acknowledged[-1]
+            update = ("update", "killed", "--model", str(models(seed=1 + newest % 2)))
+            if newest % 3 != 1:
+                if not succeeds((newest, None), *update):
+                    return
+                continue
+            end, left = rng.choice((("promote", newest), ("rollback", active)))
+            if not (succeeds((active, newest), *update, "--canary", "10%") and succeeds((left, None), end, "killed")):
                 return
-            acknowledged.append(json.loads(result.stdout)["tenant"]["version"])
 
     thread = threading.Thread(target=change)
     thread.start()
-    time.sleep(0.5 + rng.random())
+    wait_until(lambda: len(acknowledged) > 1, "a change", 30)
+    time.sleep(until_kill_s)
+    assert thread.is_alive(), (planned[-1], "failed before the kill")
     appliance.kill()
     thread.join(30)
-    assert len(acknowledged) > 1
+    assert acknowledged == planned[: len(acknowledged)]
     appliance.start()
     wait_admitted(appliance, 1)
     listed = versions(appliance, "killed")
@@ -307,10 +319,11 @@ def test_a_kill_during_updates_leaves_a_consistent_registry(new_appliance, names
     assert numbers == sorted(set(numbers), reverse=True)
     by_state = [each["state"] for each in listed]
     assert by_state.count("active") == 1 and by_state.count("previous") <= 1 and by_state.count("canary") <= 1
-    active = next(each["version"] for each in listed if each["state"] == "active")
-    assert active == acknowledged[-1] or active > acknowledged[-1] or active in acknowledged
+    active, canary = (next((each["version"] for each in listed if each["state"] == state), None)
+                      for state in ("active", "canary"))
+    assert (active, canary) in planned[len(acknowledged) - 1 :], "an acknowledged change is lost"
     with connect(namespaces, added) as client:
-        assert ask(client).model_version in (active, max(numbers))
+        assert ask(client).model_version in (active, canary)
         appliance.ctl("tenant", "update", "killed", "--canary", "50%", check=False)
         if "canary" in by_state:
             appliance.ctl("tenant", "rollback", "killed")
