@@ -118,6 +118,9 @@ Status bench_switch(const BenchOptions& options, Report& report);
 // Latency of a whole appliance's tenants while others are added, updated and removed, and while the
 // share of their group changes. Errors: kNotFound, no tools/bench-swap; kInternal, it failed.
 Status bench_swap(const BenchOptions& options, Report& report);
+// Answers in time and latency of a whole appliance against the offered load, and how late refusals
+// are. Errors: kNotFound, no tools/bench-overload; kInternal, it failed.
+Status bench_overload(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

@@ -103,6 +103,11 @@ constexpr bench::Bench kBenches[] = {
      "while "
      "a share of the device changes: runs tools/bench-swap, as root",
      "", bench::bench_swap, kNoAttention, !kChoosesFusion, kRunsForSeconds, kIsScript, kNeedsRoot},
+    {"overload",
+     "answers in time and latency of a whole appliance against the offered load, a quiet tenant "
+     "beside it, and refusals: runs tools/bench-overload, as root",
+     "closed loop", bench::bench_overload, kNoAttention, !kChoosesFusion, kRunsForSeconds,
+     kIsScript, kNeedsRoot},
 };
 
 std::string names_of(bool bench::Bench::*property) {

@@ -225,6 +225,63 @@ def swap(program, folder):
         ("swap is listed", "\n  swap " in listed, listed)]
 
 
+OVERLOAD_SCRIPT = """#!/usr/bin/python3
+import json, sys
+arguments = sys.argv[1:]
+print("called with", " ".join(arguments))
+quiet = {"quiet_p50_us": 1000.0, "quiet_p99_us": 2000.0}
+rows = [{"case": "quiet alone", "mode": "goodput", "value": 0, "unit": "answers in time/s", "capacity_per_s": 100.0,
+         "disturbed": 0, "runs": [{}], **quiet},
+        {"case": "2x, quiet beside", "mode": "goodput", "value": 90.0, "unit": "answers in time/s",
+         "capacity_per_s": 100.0, "in_time_per_s": 90.0, "sent_per_s": 200.0, "repeats_per_s": 5.0, "p99_us": 3000.0, "disturbed": 1,
+         "runs": [{}], **quiet},
+        {"case": "refusals while long batches run", "mode": "refusal delay", "value": 900.0, "unit": "us",
+         "sent_p50_us": 200.0, "sent_max_us": 800.0, "delay_p50_us": 400.0, "delay_max_us": 900.0, "disturbed": 0,
+         "runs": [{}]},
+        {"case": "3x for 20 s, das", "mode": "utility", "value": 49.0, "unit": "utility/s",
+         "capacity_utility_per_s": 50.0, "most_waiting": 70, "disturbed": 0, "runs": [{}], **quiet}]
+if "--damaged" in arguments:
+    del rows[1]["sent_per_s"]
+with open(arguments[arguments.index("--json") + 1], "w") as file:
+    file.write(json.dumps({"rows": rows}))
+"""
+
+
+def overload(program, folder):
+    """Checks of the bench that runs tools/bench-overload, with a program that only writes figures."""
+    script = Path(folder, "bench-overload")
+    script.write_text(OVERLOAD_SCRIPT)
+    script.chmod(0o755)
+    out = Path(folder, "overload.json")
+    done = subprocess.run([program, "overload", "--script", str(script), "--quick", "--factor", "2", "--json", str(out)],
+                          capture_output=True, text=True, timeout=60)
+    written = json.loads(out.read_text()) if out.exists() else {"rows": [], "notes": []}
+    rows = {(row["case"], row["mode"]): (row["value"], row["unit"]) for row in written["rows"]}
+    ratios = {row["case"]: row["ratio"] for row in written["rows"] if "ratio" in row}
+    late = "refusals while long batches run"
+    damaged = subprocess.run([program, "overload", "--script", str(script), "--damaged"], capture_output=True, text=True,
+                             timeout=60)
+    return [
+        ("overload: passes on its options, and those that it does not know", done.returncode == 0
+         and "--rounds 1 --seconds 3 --factor 2" in done.stdout, done.stdout + done.stderr),
+        ("overload: its figures are rows", rows == {
+            ("quiet alone", "quiet p50"): (1, "ms"), ("quiet alone", "quiet p99"): (2, "ms"),
+            ("2x, quiet beside", "in time"): (90, "answers/s"), ("2x, quiet beside", "offered"): (200, "requests/s"),
+            ("2x, quiet beside", "repeated"): (5, "requests/s"), ("2x, quiet beside", "p99"): (3, "ms"),
+            ("2x, quiet beside", "quiet p50"): (1, "ms"), ("2x, quiet beside", "quiet p99"): (2, "ms"),
+            (late, "sent after the deadline, p50"): (0.2, "ms"), (late, "sent after the deadline, at most"): (0.8, "ms"),
+            (late, "received after the deadline, p50"): (0.4, "ms"), (late, "received after the deadline, at most"): (0.9, "ms"),
+            ("3x for 20 s, das", "utility"): (49, "utility/s"), ("3x for 20 s, das", "most waiting"): (70, "requests"),
+            ("3x for 20 s, das", "quiet p50 after it"): (1, "ms"), ("3x for 20 s, das", "quiet p99 after it"): (2, "ms")},
+         str(rows)),
+        ("overload: rates beside those of the closed loop", ratios == {"2x, quiet beside": 0.9, "3x for 20 s, das": 0.98},
+         str(ratios)),
+        ("overload: a note about disturbed runs", any("2x, quiet beside: 1 of 1" in note for note in written["notes"]),
+         str(written["notes"])),
+        ("overload: damaged figures are refused", damaged.returncode == 1 and "cannot be read" in damaged.stderr,
+         damaged.stderr)]
+
+
 def main(program):
     results = []
     # Selects one row of gemm and none of gemm-choice.
@@ -325,6 +382,7 @@ def main(program):
                         and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
 
         results += swap(program, folder)
+        results += overload(program, folder)
         results += gslice(program, Path(folder, "gslice"))
         results += sharing(program, Path(folder, "sharing"))
         results += ingest(program, Path(folder, "ingest"))

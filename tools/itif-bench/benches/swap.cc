@@ -2,58 +2,13 @@
 // the share of their group changes. tools/bench-swap measures it, with processes and network
 // namespaces of its own; this bench runs that program and reports its figures like the others.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
-#include "base/own_program.h"
-#include "benches.h"
-#include "child_process.h"
+#include "script.h"
 
 namespace itif::bench {
 namespace {
 
 using nlohmann::json;
-
-// The program in the source tree whose build holds this one. Errors: kNotFound.
-Result<std::string> find_swap_script(const BenchOptions& options) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!options.script.empty()) {
-    if (fs::is_regular_file(options.script, error)) return options.script;
-    return fail(Code::kNotFound,
-                fmt::format("--script: {} is not a readable file", options.script));
-  }
-  const fs::path own = own_program();
-  for (fs::path folder = own.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-    const fs::path script = folder / "tools/bench-swap";
-    if (fs::is_regular_file(script, error)) return script.string();
-    if (folder == folder.root_path()) break;
-  }
-  return fail(Code::kNotFound,
-              fmt::format("tools/bench-swap was not found above {}: it is part of the source tree, "
-                          "with the appliance that it starts. Run itif-bench from a build there, "
-                          "or name the program with --script",
-                          own.parent_path().string()));
-}
-
-std::vector<std::string> swap_arguments(const BenchOptions& options) {
-  std::vector<std::string> arguments;
-  if (options.quick) arguments.insert(arguments.end(), {"--rounds", "1", "--seconds", "3"});
-  if (options.seconds > 0) {
-    const long whole_s = std::max(1l, std::lround(options.seconds));
-    arguments.insert(arguments.end(), {"--seconds", std::to_string(whole_s)});
-  }
-  if (options.skip_unknown) arguments.emplace_back("--skip-unknown");
-  for (const std::string& name : options.cases) arguments.insert(arguments.end(), {"--case", name});
-  arguments.insert(arguments.end(), options.more.begin(), options.more.end());
-  return arguments;
-}
 
 // Errors: json::exception.
 void add_swap_row(const json& row, Report& report) {
@@ -86,26 +41,15 @@ void add_swap_row(const json& row, Report& report) {
 }  // namespace
 
 Status bench_swap(const BenchOptions& options, Report& report) {
-  ITIF_ASSIGN(const std::string script, find_swap_script(options));
-  const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("itif-bench-swap-{}.json", ::getpid()))
-          .string();
-  std::vector<std::string> arguments = swap_arguments(options);
-  arguments.insert(arguments.begin(), {script, "--end-with-parent", "--json", path});
   report.add_device("bf16, a whole appliance");
-  std::fflush(stdout);  // before the output of the program
-  const std::string ended = run_child(std::move(arguments));
-  std::ifstream file(path);
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-  if (!ended.empty()) return fail(Code::kInternal, fmt::format("{}: {}", script, ended));
-  if (!file) return {};  // no case has the wanted name
+  ITIF_ASSIGN(const json document, run_script("swap", options));
+  if (document.is_null()) return {};
   try {
-    const json document = json::parse(file);
     for (const json& row : document.at("rows")) add_swap_row(row, report);
   } catch (const json::exception& error) {
-    return fail(Code::kCorrupt,
-                fmt::format("{} wrote figures that cannot be read: {}", script, error.what()));
+    return fail(
+        Code::kCorrupt,
+        fmt::format("tools/bench-swap wrote figures that cannot be read: {}", error.what()));
   }
   report.note("the goal is a p99 with changes of at most 1.2 times that without");
   return {};
