@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.appliance import BUILD
+from harness.appliance import BUILD, program
 
 GPU_CHECK = Path(__file__).parents[2] / "tools" / "gpu-check"
 needs_simt = pytest.mark.skipif(not (BUILD / "tests" / "simt" / "itifd_on_simt").exists(),
@@ -94,13 +94,13 @@ def test_an_unwritable_output_is_reported_first():
 def test_a_rehearsal_passes_and_writes_its_results(tmp_path):
     result = run("--rehearse", "--out", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines()[-1] == "17 passed, 0 failed, 4 skipped"
+    assert result.stdout.splitlines()[-1] == "17 passed, 0 failed, 5 skipped"
     (folder,) = tmp_path.iterdir()
     (written,) = folder.glob("*.json")
     document = json.loads(written.read_text(encoding="utf-8"))
     assert document["gpu"] == "simulated device"
     assert [row["part"] for row in document["rows"]] == [
-        *7 * ["tests"], "sanitizer", *3 * ["serve"], *8 * ["bench"], "tenants", "groups"]
+        *7 * ["tests"], "sanitizer", *3 * ["serve"], *8 * ["bench"], "tenants", "groups", "tcb"]
     serve = document["rows"][8]
     assert serve["median_us"] > 0 and serve["requests_per_s"] > 0
     assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests per batch" in serve["detail"]
@@ -111,6 +111,21 @@ def test_a_rehearsal_passes_and_writes_its_results(tmp_path):
     for bench in document["benches"]:
         assert "error" not in bench and all(row["value"] > 0 and "limit" in row for row in bench["rows"])
         assert f"## {bench['bench']}\n" in written.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_its_benches_take_the_options():
+    """Every bench of a real run, with its options, but without cases, on the host."""
+    script = GPU_CHECK.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.split() for line in script.splitlines() if line.startswith("  run_bench ")]
+    benches = {name: options for _, _, name, _, *options in lines}
+    assert {"concat", "slots", "cleaning", "schedulers", "slices", "encoder"} <= set(benches), benches
+    for name, options in benches.items():
+        options = [option for option in options if "cases[" not in option]
+        if "--case" in options:
+            options = options[:options.index("--case")]
+        done = subprocess.run((program("itif-bench"), name, "--device", "host", *options, "--case", "none", "--skip-unknown"),
+                              capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, (name, options, done.stderr)
 
 
 @pytest.mark.parametrize("arguments, words", [
