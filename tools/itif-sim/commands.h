@@ -46,6 +46,7 @@ struct PlanOptions {
   uint64_t p99_ns = 0;          // 0: only deadlines count
   std::vector<std::string> planners, schedulers, dtypes;
   std::vector<uint32_t> max_requests;
+  std::vector<double> shares;  // of the device, in percent
   Output output;
 };
 Status plan_command(const PlanOptions& options);

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   sim::PlanOptions plan;
   std::string p99;
   auto* plan_app = app.add_subcommand(
-      "plan", "find the configuration that serves a scenario with the least device time");
+      "plan", "find the configuration that serves a scenario with the least of the device");
   plan_app->add_option("SCENARIO", plan.scenario, kScenarioHelp)->required();
   plan_app->add_option("--in-time", plan.share_in_time, "share of requests to answer in time")
       ->check(number_between(0, 1))
@@ -104,6 +104,11 @@ int main(int argc, char** argv) {
       ->add_option("--max-requests", plan.max_requests,
                    "largest numbers of requests in a batch to try (default: the scenario's)")
       ->delimiter(',');
+  plan_app
+      ->add_option("--shares", plan.shares,
+                   "shares of the device to try, in percent (default: the scenario's)")
+      ->delimiter(',')
+      ->check(number_between(1, 100));
   add_output(plan_app, plan.output);
   plan_app->callback([&] {
     if (!p99.empty()) plan.p99_ns = *parse_duration_ns(p99);

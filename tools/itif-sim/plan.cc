@@ -1,5 +1,6 @@
 // itif-sim plan: tries configurations on a scenario, as Triton's Model Analyzer tries them on a
-// device, and prints the one that meets the objective with the least device time.
+// device, and prints the one that meets the objective with the least of the device: the smallest
+// share, and then the least use of it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,18 +20,21 @@ namespace {
 struct Tried {
   std::string planner, scheduler, dtype;
   uint32_t max_requests = 0;
+  double share_percent = 100;  // of the device
   double use = 0, share_in_time = 0, p99_ms = 0;
   bool serves = false;
   std::string refused;  // why it cannot run; empty: it ran
 
   std::string name() const {
-    return fmt::format("{} {} {} {}", planner, scheduler, dtype, max_requests);
+    return fmt::format("{} {} {} {} {:g} %", planner, scheduler, dtype, max_requests,
+                       share_percent);
   }
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json row = {{"planner", planner},
                                   {"scheduler", scheduler},
                                   {"dtype", dtype},
-                                  {"max_requests", max_requests}};
+                                  {"max_requests", max_requests},
+                                  {"share_percent", share_percent}};
     if (!refused.empty()) {
       row["refused"] = refused;
       return row;
@@ -43,11 +47,23 @@ struct Tried {
   }
 };
 
+// The group's share in percent. Alone, a group without one has the whole device.
+double share_of(const Scenario& scenario) {
+  const double own = scenario.slice.percent;
+  return scenario.slices.mode == SliceMode::kFixed && own > 0 ? own : 100;
+}
+
+void set_share(double percent, Scenario& scenario) {
+  scenario.slices.mode = SliceMode::kFixed;
+  scenario.slice.percent = percent;
+}
+
 Tried try_out(const Scenario& scenario, const PlanOptions& options) {
   Tried tried = {.planner = scenario.batching.planner,
                  .scheduler = scenario.batching.scheduler,
                  .dtype = scenario.device.dtype,
                  .max_requests = scenario.batching.max_requests,
+                 .share_percent = share_of(scenario),
                  .refused = {}};
   const Result<Results> results = simulate(scenario);
   if (!results) {
@@ -65,27 +81,49 @@ Tried try_out(const Scenario& scenario, const PlanOptions& options) {
   return tried;
 }
 
-// Returns the configuration that serves the load with the least device time. Those within
-// kEqualUse of it count as equal, and the one with the lowest latency is chosen. nullptr: none
-// serves it.
+// Returns the configuration that serves the load with the smallest share of the device, and of
+// these the one with the least device use. Those within kEqualUse of it count as equal, and the
+// one with the lowest latency is chosen. nullptr: none serves it.
 const Tried* least_used(const std::vector<Tried>& all) {
   constexpr double kEqualUse = 1.01;
-  double least = std::numeric_limits<double>::max();
+  constexpr double kNone = std::numeric_limits<double>::max();
+  double least_share = kNone, least_use = kNone;
   for (const Tried& tried : all)
-    if (tried.serves) least = std::min(least, tried.use);
+    if (tried.serves) least_share = std::min(least_share, tried.share_percent);
+  const auto serves_on_least = [&](const Tried& tried) {
+    return tried.serves && tried.share_percent == least_share;
+  };
+  for (const Tried& tried : all)
+    if (serves_on_least(tried)) least_use = std::min(least_use, tried.use);
   const Tried* best = nullptr;
   for (const Tried& tried : all)
-    if (tried.serves && tried.use <= kEqualUse * least &&
+    if (serves_on_least(tried) && tried.use <= kEqualUse * least_use &&
         (best == nullptr || tried.p99_ms < best->p99_ms))
       best = &tried;
   return best;
+}
+
+// Errors: kInvalidArgument: the scenario's device cannot be divided, or tunes its shares.
+Status check_shares(const Scenario& scenario, const PlanOptions& options) {
+  for (const double percent : options.shares) {
+    Scenario point = scenario;
+    set_share(percent, point);
+    if (Status checked = check(point); !checked)
+      return fail(checked.error().code, "--shares: " + checked.error().message);
+  }
+  return {};
 }
 
 }  // namespace
 
 Status plan_command(const PlanOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
-  ITIF_TRY(check_one_group(scenario));
+  if (scenario.num_groups() > 1)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: has {} groups, and plan takes one: give each group a file of its "
+                            "own, find its smallest share by `itif-sim plan --shares`, and run all "
+                            "groups with these shares by `itif-sim run`",
+                            scenario.path, scenario.num_groups()));
   const auto or_own = [](const auto& given, const auto& own) {
     auto all = given;
     if (all.empty()) all.push_back(own);
@@ -101,18 +139,21 @@ Status plan_command(const PlanOptions& options) {
     if (max < 1 || max > 65536)
       return fail(Code::kInvalidArgument,
                   fmt::format("--max-requests: {} is not between 1 and 65536", max));
+  ITIF_TRY(check_shares(scenario, options));
   std::vector<Tried> all;
   for (const std::string& planner : or_own(options.planners, scenario.batching.planner))
     for (const std::string& scheduler : or_own(options.schedulers, scenario.batching.scheduler))
       for (const std::string& dtype : or_own(options.dtypes, scenario.device.dtype))
-        for (const uint32_t max : or_own(options.max_requests, scenario.batching.max_requests)) {
-          Scenario point = scenario;
-          point.batching.planner = planner;
-          point.batching.scheduler = scheduler;
-          point.device.dtype = dtype;
-          point.batching.max_requests = max;
-          all.push_back(try_out(point, options));
-        }
+        for (const uint32_t max : or_own(options.max_requests, scenario.batching.max_requests))
+          for (const double share : or_own(options.shares, share_of(scenario))) {
+            Scenario point = scenario;
+            point.batching.planner = planner;
+            point.batching.scheduler = scheduler;
+            point.device.dtype = dtype;
+            point.batching.max_requests = max;
+            if (!options.shares.empty()) set_share(share, point);
+            all.push_back(try_out(point, options));
+          }
   const Tried* best = least_used(all);
   if (options.output.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -122,11 +163,11 @@ Status plan_command(const PlanOptions& options) {
     document["chosen"] = best ? best->json() : nlohmann::ordered_json();
     fmt::print("{}\n", document.dump(2));
   } else {
-    fmt::print("{:<10}{:<14}{:<8}{:>12}{:>12}{:>10}{:>10}\n", "planner", "scheduler", "dtype",
-               "batch bound", "device use", "in time", "p99 ms");
+    fmt::print("{:<10}{:<14}{:<8}{:>12}{:>8}{:>12}{:>10}{:>10}\n", "planner", "scheduler", "dtype",
+               "batch bound", "share", "device use", "in time", "p99 ms");
     for (const Tried& tried : all) {
-      fmt::print("{:<10}{:<14}{:<8}{:>12}", tried.planner, tried.scheduler, tried.dtype,
-                 tried.max_requests);
+      fmt::print("{:<10}{:<14}{:<8}{:>12}{:>7g}%", tried.planner, tried.scheduler, tried.dtype,
+                 tried.max_requests, tried.share_percent);
       if (tried.refused.empty())
         fmt::print("{:>11.1f}%{:>9.2f}%{:>10.2f}{}\n", 100 * tried.use, 100 * tried.share_in_time,
                    tried.p99_ms,

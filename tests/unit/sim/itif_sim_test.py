@@ -80,6 +80,8 @@ def check_groups(program, folder, check):
         done = run(program, *command)
         refused = done.returncode == 1 and "has 2 groups" in done.stderr
         check(f"{command[0]} refuses several groups", refused, done.stderr)
+        if command[0] == "plan":
+            check("plan says what to do with several groups", "smallest share by `itif-sim plan --shares`" in done.stderr, done.stderr)
     done = run(program, "sweep", str(scenario), "--vary", "arrivals.rate=1,2")
     check("sweep refuses a value that each group has", done.returncode == 1 and "several groups" in done.stderr,
           done.stderr)
@@ -241,6 +243,51 @@ def check_specs(program, scenario, check):
           == [("slotted:row_tokens=128,slot_tokens=64", "das:eta=0.7,fair")], done.stdout + done.stderr)
 
 
+def check_plan(program, scenario, check):
+    done = run(program, "plan", scenario, "--json", "--in-time", "0.9", "--planners", "naive,packed", "--max-requests",
+               "1,64")
+    document = json.loads(done.stdout) if done.stdout else {"tried": [], "chosen": None}
+    served = [tried["device_use"] for tried in document["tried"] if tried["serves"]]
+    check("plan chooses the least device use that serves",
+          len(document["tried"]) == 4 and document["chosen"]["device_use"] <= 1.01 * min(served), done.stdout + done.stderr)
+    done = run(program, "plan", scenario, "--p99", "1us")
+    check("plan fails if nothing serves", done.returncode == 1 and "no configuration" in done.stderr, done.stderr)
+
+
+def check_shares(program, folder, check):
+    """plan on shares of the device."""
+    scenario = Path(folder, "shares.cfg")
+    scenario.write_text('seed = 3; duration = "1s"; model: { preset = "minilm-l6"; }; arrivals: { rate = 500.0; };\n')
+    arguments = ["plan", str(scenario), "--shares", "1,10,50,100", "--max-requests", "1,16"]
+    done = run(program, *arguments, "--json", "--p99", "3ms")
+    document = json.loads(done.stdout) if done.stdout else {"tried": [], "chosen": None}
+    tried = {(one["share_percent"], one["max_requests"]): one for one in document["tried"]}
+    shares = sorted({share for (share, _), one in tried.items() if one["serves"]})
+    check("plan tries each share", len(tried) == 8, done.stdout + done.stderr)
+    check("a smaller share is slower", tried and tried[1, 16]["p99_ms"] > tried[10, 16]["p99_ms"] > tried[100, 16]["p99_ms"],
+          done.stdout)
+    check("plan chooses the smallest share that serves", shares == [10, 50, 100]
+          and document["chosen"]["share_percent"] == 10, done.stdout + done.stderr)
+    done = run(program, *arguments, "--p99", "3ms")
+    lines = done.stdout.splitlines()
+    check("plan prints the shares", done.returncode == 0 and " share " in lines[0]
+          and [" 10% " in line for line in lines if line.endswith("  chosen")] == [True], done.stdout + done.stderr)
+    done = run(program, "plan", str(scenario), "--json")
+    own = [one["share_percent"] for one in json.loads(done.stdout)["tried"]] if done.stdout else []
+    check("without shares, the device is whole", own == [100], done.stdout + done.stderr)
+    fixed = Path(folder, "fixed.cfg")
+    fixed.write_text(scenario.read_text() + 'slices: { mode = "fixed"; }; slice: { percent = 30.0; };\n')
+    done = run(program, "plan", str(fixed), "--json")
+    own = [one["share_percent"] for one in json.loads(done.stdout)["tried"]] if done.stdout else []
+    check("without shares to try, plan takes the scenario's", own == [30], done.stdout + done.stderr)
+    tuned = Path(folder, "tuned.cfg")
+    tuned.write_text(scenario.read_text() + 'slices: { mode = "tuned"; }; slice: { knee = 30.0; };\n')
+    for arguments, why in (([str(scenario), "--shares", "0.5"], "--shares: 0.5 is not a number from 1 to 100"),
+                           ([str(tuned), "--shares", "50"], "--shares: slice.knee")):
+        done = run(program, "plan", *arguments)
+        check(f"plan refuses: {why}", done.returncode == 1 and why in done.stderr and not done.stdout, done.stderr)
+
+
 def check_cleanup(program, scenario, check):
     """Temporary files are removed by a signal, too."""
     for signal in ("TERM", "INT"):
@@ -312,14 +359,8 @@ def main(program, loadgen, tcb=None):
         check_specs(program, str(scenario), check)
         check_cleanup(program, str(scenario), check)
         check_refusals(program, str(scenario), check)
-        done = run(program, "plan", str(scenario), "--json", "--in-time", "0.9", "--planners", "naive,packed",
-                   "--max-requests", "1,64")
-        document = json.loads(done.stdout) if done.stdout else {"tried": [], "chosen": None}
-        served = [tried["device_use"] for tried in document["tried"] if tried["serves"]]
-        check("plan chooses the least device use that serves",
-              len(document["tried"]) == 4 and document["chosen"]["device_use"] <= 1.01 * min(served), done.stdout + done.stderr)
-        done = run(program, "plan", str(scenario), "--p99", "1us")
-        check("plan fails if nothing serves", done.returncode == 1 and "no configuration" in done.stderr, done.stderr)
+        check_plan(program, str(scenario), check)
+        check_shares(program, folder, check)
 
         scenario.write_text("seed = 9; duration = \"2s\"; model: { preset = \"bert-tiny\"; };\n"
                             "data_plane: { max_contexts = 1024; };\n"
