@@ -124,7 +124,7 @@ TEST_P(DasTheoremTest, ReachesTheBoundOfTheOptimum) {
   EXPECT_GE(mean, 0.993);
 }
 
-INSTANTIATE_TEST_SUITE_P(Eta, DasTheoremTest, testing::Values(0.1, 0.3, 0.5, 0.7, 0.9));
+INSTANTIATE_TEST_SUITE_P(Eta, DasTheoremTest, testing::Values(0.1, 0.3, 0.5, 0.7, 0.8, 0.9));
 
 }  // namespace
 }  // namespace itif::sched
