@@ -155,9 +155,12 @@ double DasRows::take_dominant(IndexFill& fill) noexcept {
     prefix_.push_back(request);
   }
   for (const request::Request* request : prefix_) index.attach(*request);
-  // A product that is a whole number may come out slightly above it.
-  const double product = static_cast<double>(prefix_.size()) * spec_.eta - 1e-9;
-  prefix_.resize(static_cast<size_t>(std::ceil(product)));
+  const auto num_fitting = static_cast<double>(prefix_.size());
+  auto num_dominant = static_cast<size_t>(std::ceil(spec_.eta * num_fitting));
+  // The product may have been rounded across a whole number.
+  if (num_dominant > 0 && static_cast<double>(num_dominant - 1) / num_fitting >= spec_.eta)
+    --num_dominant;
+  prefix_.resize(num_dominant);
   double sum = 0;
   for (request::Request* request : prefix_) {
     sum += utility_of(*request);

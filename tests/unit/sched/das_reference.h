@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <tuple>
@@ -79,7 +78,8 @@ inline std::vector<Row> das(std::vector<Task>& waiting, const Capacity& capacity
       tokens += fitting[s].length;
       if (tokens > capacity.row_tokens || num_others + s == capacity.max_requests) break;
     }
-    const auto p = static_cast<ptrdiff_t>(std::ceil(eta * static_cast<double>(s) - 1e-9));
+    ptrdiff_t p = 0;  // the least with p / s ≥ η
+    while (s > 0 && static_cast<double>(p) / static_cast<double>(s) < eta) ++p;
     double sum = 0;
     for (ptrdiff_t i = 0; i < p; ++i) {  // N~_U
       row.tasks.push_back(fitting[static_cast<size_t>(i)]);

@@ -110,6 +110,21 @@ TEST_F(DasTest, EtaDividesTheRow) {
   }
 }
 
+// Regression: η · s became 0 if it was below 1e-9, so that no row was filled. With p = 1 only
+// requests as short as the shortest are deadline-aware.
+TEST_F(DasTest, AnEtaNearZeroFillsTheRow) {
+  for (const std::string_view spec : {"das:eta=1e-12", "slotted_das:eta=1e-12", "das:eta=4e-320"}) {
+    make_rows(spec, 1, 8);
+    request::Request& a = push({.tokens = 2, .deadline_ns = 10});
+    request::Request& b = push({.tokens = 2, .deadline_ns = 20});
+    request::Request& c = push({.tokens = 2, .deadline_ns = 30});
+    request::Request& d = push({.tokens = 2, .deadline_ns = 40});
+    push({.tokens = 3, .deadline_ns = 5});
+    choose_rows();
+    EXPECT_EQ(choice.batch, (Requests{&a, &b, &c, &d})) << spec;
+  }
+}
+
 TEST_F(DasTest, WeightsMultiplyTheUtility) {
   make_rows("das:weighted", 1, 10);
   const auto push_weighted = [&](uint32_t tokens, uint32_t weight) -> request::Request& {
@@ -156,7 +171,8 @@ TEST_P(DasReferenceTest, ChoosesAsTheReference) {
     const uint32_t num_rows = 1 + static_cast<uint32_t>(random.below(3));
     const uint32_t row_tokens = 8 + static_cast<uint32_t>(random.below(60));
     const uint32_t max_requests = random.below(3) == 0 ? 16 : 64;
-    const double eta = static_cast<double>(1 + random.below(9)) / 10;
+    const auto tenths = static_cast<double>(random.below(10));
+    const double eta = tenths == 0 ? 1e-12 : tenths / 10;
     make_rows(fmt::format("{}:eta={}{}", slotted ? "slotted_das" : "das", eta,
                           weighted ? ",weighted" : ""),
               num_rows, row_tokens, max_requests);
