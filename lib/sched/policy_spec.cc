@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "sched/policy_names.h"
 
@@ -47,10 +48,16 @@ Result<PolicySpec> parse_policy_spec(std::string_view text) {
   PolicySpec spec{.name = *known};
   if (name.size() == text.size()) return spec;
   std::string_view rest = text.substr(name.size() + 1);
+  std::vector<std::string_view> keys;
   for (bool more = true; more;) {
     const size_t comma = rest.find(',');
     more = comma != std::string_view::npos;
-    ITIF_TRY(read_setting(rest.substr(0, comma), spec));
+    const std::string_view setting = rest.substr(0, comma);
+    ITIF_TRY(read_setting(setting, spec));
+    keys.push_back(setting.substr(0, setting.find('=')));
+    if (std::ranges::count(keys, keys.back()) > 1)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("'{}': '{}' is set twice", name, keys.back()));
     if (more) rest.remove_prefix(comma + 1);
   }
   return spec;

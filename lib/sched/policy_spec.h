@@ -20,7 +20,7 @@ struct PolicySpec {
 };
 
 // Parses NAME or NAME:SETTING,…. Errors: kInvalidArgument: an unknown name (lists the names), a
-// setting that the policy lacks, a value out of range.
+// setting that the policy lacks, a setting given twice, a value out of range.
 Result<PolicySpec> parse_policy_spec(std::string_view text);
 
 }  // namespace itif::sched

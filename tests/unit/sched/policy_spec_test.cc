@@ -50,6 +50,9 @@ TEST(PolicySpec, RefusesByName) {
     EXPECT_NE(error_of("das:eta=" + std::string(eta)).find("use a number between 0 and 1"),
               std::string::npos)
         << eta;
+  EXPECT_EQ(error_of("das:eta=0.2,eta=0.9"), "'das': 'eta' is set twice");
+  EXPECT_EQ(error_of("slotted_das:fair,eta=0.2,fair"), "'slotted_das': 'fair' is set twice");
+  EXPECT_EQ(error_of("das:weighted,weighted"), "'das': 'weighted' is set twice");
 }
 
 }  // namespace
