@@ -123,6 +123,7 @@ int main(int argc, char** argv) {
   validate_app
       ->add_option("--tolerance", validate.tolerance,
                    "largest accepted difference of a figure, relative to the recorded one")
+      ->check(number_between(0, 10))
       ->capture_default_str();
   add_output(validate_app, validate.output);
   validate_app->callback([&] { status = sim::validate_command(validate); });

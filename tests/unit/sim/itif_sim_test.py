@@ -311,6 +311,8 @@ def check_refusals(program, scenario, check):
         "an unknown planner of plan": (["plan", scenario, "--planners", "packed,best"], "best"),
         "a batch out of range": (["plan", scenario, "--max-requests", "4294967295"], "--max-requests"),
         "a log that cannot be written": (["run", scenario, "--log", "/dev/full"], "/dev/full: events are missing"),
+        **{f"a tolerance of {value}": (["validate", scenario, "none.json", "--tolerance", value],
+                                       f"--tolerance: {value} is not a number from 0 to 10") for value in ("inf", "nan", "-1")},
         "a negative number of seeds": (["faults", "--seeds", "-1"], "--seeds"),
     }
     for name, (arguments, message) in wrong.items():
