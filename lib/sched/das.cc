@@ -20,8 +20,12 @@ class Das final : public DasRows {
 
 }  // namespace
 
+std::unique_ptr<IndexedOrder> make_das_order(const PolicyOptions& options) {
+  return std::make_unique<Das>(options);
+}
+
 std::unique_ptr<BatchPolicy> make_das(const PolicyOptions& options) {
-  return make_ordered_policy(std::make_unique<Das>(options), options);
+  return make_ordered_policy(make_das_order(options), options);
 }
 
 }  // namespace itif::sched

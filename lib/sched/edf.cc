@@ -31,8 +31,12 @@ class Edf final : public IndexedOrder {
 
 }  // namespace
 
+std::unique_ptr<IndexedOrder> make_edf_order(const PolicyOptions& options) {
+  return std::make_unique<Edf>(options);
+}
+
 std::unique_ptr<BatchPolicy> make_edf(const PolicyOptions& options) {
-  return make_ordered_policy(std::make_unique<Edf>(options), options);
+  return make_ordered_policy(make_edf_order(options), options);
 }
 
 }  // namespace itif::sched

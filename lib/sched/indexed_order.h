@@ -2,6 +2,8 @@
 // Before it chooses, it refuses requests with the earliest deadlines while they would miss them.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "sched/index_fill.h"
@@ -37,6 +39,8 @@ class IndexedOrder : public QueueOrder {
   }
   bool knows_backlog() const noexcept override { return false; }
   bool isolates() const noexcept override { return false; }
+  // Number of nodes of the index visited so far: the work done, for tests.
+  uint64_t num_visits() const noexcept { return index_.num_visits(); }
 
  protected:
   // Takes requests into the batch and finishes it.
@@ -48,5 +52,11 @@ class IndexedOrder : public QueueOrder {
   WaitingIndex index_;
   std::vector<request::Request*> late_;  // of IndexFill
 };
+
+// The orders of the policies of these names: their make_<name>() adds the rest of the policy.
+std::unique_ptr<IndexedOrder> make_das_order(const PolicyOptions& options);
+std::unique_ptr<IndexedOrder> make_edf_order(const PolicyOptions& options);
+std::unique_ptr<IndexedOrder> make_sjf_order(const PolicyOptions& options);
+std::unique_ptr<IndexedOrder> make_slotted_das_order(const PolicyOptions& options);
 
 }  // namespace itif::sched

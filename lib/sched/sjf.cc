@@ -23,8 +23,12 @@ class Sjf final : public IndexedOrder {
 
 }  // namespace
 
+std::unique_ptr<IndexedOrder> make_sjf_order(const PolicyOptions& options) {
+  return std::make_unique<Sjf>(options);
+}
+
 std::unique_ptr<BatchPolicy> make_sjf(const PolicyOptions& options) {
-  return make_ordered_policy(std::make_unique<Sjf>(options), options);
+  return make_ordered_policy(make_sjf_order(options), options);
 }
 
 }  // namespace itif::sched

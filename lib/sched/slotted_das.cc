@@ -66,8 +66,12 @@ class SlottedDas final : public DasRows {
 
 }  // namespace
 
+std::unique_ptr<IndexedOrder> make_slotted_das_order(const PolicyOptions& options) {
+  return std::make_unique<SlottedDas>(options);
+}
+
 std::unique_ptr<BatchPolicy> make_slotted_das(const PolicyOptions& options) {
-  return make_ordered_policy(std::make_unique<SlottedDas>(options), options);
+  return make_ordered_policy(make_slotted_das_order(options), options);
 }
 
 }  // namespace itif::sched

@@ -1,6 +1,7 @@
 // The index of waiting requests against a plain list, and the work that a choice costs.
 #include "sched/waiting_index.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,10 +9,13 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <string_view>
 #include <tuple>
 
 #include "base/random.h"
-#include "sched/das_rows.h"
+#include "policy_fixture.h"
+#include "sched/indexed_order.h"
+#include "sched/policy_spec.h"
 
 namespace itif::sched {
 namespace {
@@ -99,57 +103,72 @@ TEST_F(WaitingIndexTest, AgreesWithAListUnderRandomChanges) {
   }
 }
 
-// Chooses as das does, and counts the nodes of the index that the last choice visited.
-class CountedDas final : public DasRows {
- public:
-  using DasRows::DasRows;
-  uint64_t num_visits = 0;
+std::unique_ptr<IndexedOrder> make_order(const PolicyOptions& options) {
+  const std::string_view name = options.spec.name;
+  if (name == "sjf") return make_sjf_order(options);
+  if (name == "edf") return make_edf_order(options);
+  return name == "das" ? make_das_order(options) : make_slotted_das_order(options);
+}
 
+class OrderWork : public testing::TestWithParam<std::string_view> {
  protected:
-  void fill(IndexFill& fill) noexcept override {
-    const uint64_t before = fill.index().num_visits();
-    fill_rows(fill);
-    fill.finish([](const request::Request&) { return true; });
-    num_visits = fill.index().num_visits() - before;
-  }
-};
+  static constexpr uint32_t kTenants = 8;
+  static constexpr uint32_t kSelections = 4;
+  static constexpr uint64_t kMs = 1'000'000;
 
-// The number of nodes that a choice visits grows with the chosen requests and with the logarithm of
-// the waiting ones: with 100,000 waiting a request costs at most twice as much as with 1,000.
-TEST(DasWork, IsNearLinearInTheRequestsChosen) {
-  double visits_per_request[2] = {};
-  for (const bool many : {false, true}) {
-    const uint32_t num_waiting = many ? 100'000 : 1'000;
-    PolicyOptions options{.limits = {.max_tokens = 2048, .max_requests = 256},
-                          .queue = {.max_requests = 2 * num_waiting + 1,
-                                    .max_tenant_requests = num_waiting,
-                                    .max_slots = 1}};
+  // Returns the number of nodes of the index that some selections visit, per request chosen or
+  // refused. A full batch ends at 22 ms.
+  static double visits_per_request(uint32_t num_waiting) {
+    const PolicyOptions options{.limits = {.max_tokens = 2048, .max_requests = 256},
+                                .queue = {.max_requests = 2 * num_waiting,
+                                          .max_tenant_requests = num_waiting,
+                                          .max_slots = kTenants},
+                                .spec = parse_policy_spec(GetParam()).value()};
+    const LinearCost cost(1.0 * kMs, 0.01 * kMs);
     GroupQueue queue(options.queue);
-    CountedDas das(options);
+    const auto order = make_order(options);
+    BatchLimits limits = options.limits;
+    if (order->fills_rows()) limits.rows = {.number = 8, .tokens = 256};
     Random random(17);
-    uint64_t deadline_ns = 0;
     std::deque<request::Request> all(num_waiting);
-    for (request::Request& r : all) {
+    for (uint32_t i = 0; i < num_waiting; ++i) {
+      request::Request& r = all[i];
+      r.slot = static_cast<uint32_t>(random.below(kTenants));
       r.num_tokens = 16 + static_cast<uint32_t>(random.below(3));
-      r.deadline_ns = ++deadline_ns;  // arrivals in order, which degrade a tree without balance
-      ASSERT_TRUE(queue.push(&r));
-      das.pushed(queue, r);
+      // 125 can never be met, and 125 not by a full batch. The others arrive in the order of their
+      // deadlines, which degrades a tree without balance.
+      const uint32_t kind = i % (num_waiting / 125);
+      r.deadline_ns = kind == 3 ? kMs : kind == 4 ? 10 * kMs : 1'000 * kMs + i;
+      EXPECT_TRUE(queue.push(&r));
+      order->pushed(queue, r);
     }
     Choice choice;
     choice.reserve(options);
-    uint64_t num_visits = 0, num_chosen = 0;
-    for (int i = 0; i < 4; ++i) {
+    uint64_t num_requests = 0;
+    const uint64_t before = order->num_visits();
+    for (uint32_t i = 0; i < kSelections; ++i) {
       choice.clear();
-      das.select(queue, {}, options.limits, choice);
-      EXPECT_GT(choice.batch.size(), 110u);
-      num_chosen += choice.batch.size();
-      num_visits += das.num_visits;
+      order->select(queue, {.costs = {cost, cost}}, limits, choice);
+      EXPECT_GT(choice.batch.size(), 90u);
+      num_requests += choice.batch.size() + choice.refused.size();
     }
-    visits_per_request[many] = static_cast<double>(num_visits) / static_cast<double>(num_chosen);
-    EXPECT_LE(visits_per_request[many], 12 * std::log2(num_waiting));
+    return static_cast<double>(order->num_visits() - before) / static_cast<double>(num_requests);
   }
-  EXPECT_LE(visits_per_request[1], 2 * visits_per_request[0]);
+};
+
+// The number of nodes that a choice visits grows with the chosen and refused requests and with the
+// logarithm of the waiting ones: with 100,000 waiting a request costs at most twice as much as with
+// 1,000.
+TEST_P(OrderWork, IsNearLinearInTheRequestsChosen) {
+  const double few = visits_per_request(1'000), many = visits_per_request(100'000);
+  fmt::print("{}: {:.0f} and {:.0f} nodes per request\n", GetParam(), few, many);
+  EXPECT_LE(few, 8 * std::log2(1'000));
+  EXPECT_LE(many, 8 * std::log2(100'000));
+  EXPECT_LE(many, 2 * few);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, OrderWork,
+                         testing::Values("sjf", "edf", "das", "das:fair", "slotted_das"));
 
 }  // namespace
 }  // namespace itif::sched
