@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/random.h"
 #include "control/registry.h"
 #include "pipeline/figures.h"
+#include "plan/planner_names.h"
+#include "sched/policy_names.h"
 #include "sim/simulation.h"
 
 namespace itif::sim {
@@ -20,6 +24,34 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kMaxGapNs = 120 * kMs;  // between two acts
 constexpr uint64_t kGeneratingSeeds = 4;
 constexpr uint64_t kMaxReplaceNs = 10 * kMs;  // between a tenant's removal and the next one's start
+
+// Settings with which planners and policies run, beside every name without any. Rows are shorter
+// than some requests, and so are slots.
+constexpr std::string_view kPlannersWithSettings[] = {
+    "concat:row_tokens=64", "slotted:row_tokens=64", "slotted:row_tokens=80,slot_tokens=40",
+    "slotted:slot_tokens=30"};
+constexpr std::string_view kPoliciesWithSettings[] = {
+    "das:fair", "das:eta=0.3,weighted", "slotted_das:eta=0.5", "slotted_das:weighted,fair"};
+
+std::string_view one_of(const std::vector<std::string_view>& texts, Random& random) {
+  return texts[random.below(texts.size())];
+}
+
+// The planners that the model can use: a decoder's group measures no cost tables.
+std::vector<std::string_view> planners_for(const ModelChoice& model) {
+  std::vector<std::string_view> planners(plan::kPlannerNames);
+  planners.insert(planners.end(), std::begin(kPlannersWithSettings),
+                  std::end(kPlannersWithSettings));
+  std::erase_if(planners, [&](std::string_view text) { return !check_planner(model, text); });
+  return planners;
+}
+
+std::vector<std::string_view> policies() {
+  std::vector<std::string_view> policies(sched::kPolicyNames);
+  policies.insert(policies.end(), std::begin(kPoliciesWithSettings),
+                  std::end(kPoliciesWithSettings));
+  return policies;
+}
 
 // Makes the scenario's model an encoder-decoder, whose sequences run for many steps. Its K/V cache
 // is small, so that sequences also wait for memory.
@@ -32,10 +64,8 @@ void generate(Scenario& s) {
              .max_positions = 128,
              .decoder_layers = 2,
              .vocab = 1024};
-  constexpr std::array<const char*, 4> kPlanners = {"packed", "naive", "concat:row_tokens=64",
-                                                    "slotted:row_tokens=80,slot_tokens=40"};
   constexpr std::array<const char*, 3> kCleanings = {"sequence", "slot", "batch"};
-  s.batching.planner = kPlanners[random.below(kPlanners.size())];
+  s.batching.planner = one_of(planners_for(s.model), random);
   s.batching.joining = random.below(2) == 0 ? "steps" : "batches";
   s.batching.cleaning = kCleanings[random.below(kCleanings.size())];
   s.batching.max_beams = 8 + static_cast<uint32_t>(random.below(25));
@@ -49,19 +79,17 @@ void generate(Scenario& s) {
               .beams = 1 + static_cast<uint32_t>(random.below(3))};
 }
 
-// A small model on a large load: many batches of several tenants in little time. Every
-// kGeneratingSeeds-th seed generates.
-Scenario scenario_of(uint64_t seed) {
+}  // namespace
+
+Scenario faults_scenario(uint64_t seed) {
   Random random(seed ^ 0x6661'756c'7473);
   Scenario s;
   s.seed = seed;
   s.passes_marks = true;
   s.duration_ns = (200 + random.below(400)) * kMs;
   s.model = {.preset = "bert-tiny", .layers = 2, .hidden = 64, .heads = 2, .max_positions = 128};
-  constexpr std::array<const char*, 4> kPlanners = {"packed", "naive", "turbo", "itif"};
-  constexpr std::array<const char*, 2> kSchedulers = {"fair", "fcfs"};
-  s.batching.planner = kPlanners[random.below(kPlanners.size())];
-  s.batching.scheduler = kSchedulers[random.below(kSchedulers.size())];
+  s.batching.planner = one_of(planners_for(s.model), random);
+  s.batching.scheduler = one_of(policies(), random);
   s.batching.max_tokens = 128;
   s.batching.max_requests = 1 + static_cast<uint32_t>(random.below(16));
   s.batching.max_tenants = 8;
@@ -97,6 +125,8 @@ Scenario scenario_of(uint64_t seed) {
   if (seed % kGeneratingSeeds == 0) generate(s);
   return s;
 }
+
+namespace {
 
 class Faults final : public Intruder {
  public:
@@ -245,7 +275,7 @@ void FaultFigures::add(const FaultFigures& other) noexcept {
 }
 
 Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log) {
-  const Scenario scenario = scenario_of(seed);
+  const Scenario scenario = faults_scenario(seed);
   FaultFigures figures;
   {
     ITIF_ASSIGN(const auto simulation,

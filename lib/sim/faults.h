@@ -1,6 +1,7 @@
 // Simulations that go wrong, from a seed: datagrams are lost, duplicated, reordered and damaged,
 // the device fails, tenants are removed and added, and the appliance restarts with its registry. A
-// client with a wrong key sends all the while. The models of every fourth seed generate.
+// client with a wrong key sends all the while. The seed also chooses batch policy and planner. The
+// models of every fourth seed generate.
 //
 // After each run these hold, or the run reports which does not:
 //
@@ -19,6 +20,7 @@
 
 #include "base/error.h"
 #include "sim/dpdk_nic.h"
+#include "sim/scenario.h"
 
 namespace itif::sim {
 
@@ -33,6 +35,11 @@ struct FaultFigures {
   // Adds another seed's counts. The hash becomes that of the other.
   void add(const FaultFigures& other) noexcept;
 };
+
+// Returns the scenario of a seed: a small model on a large load, so that many batches of several
+// tenants run in little time. Over the seeds every batch policy runs with every planner that the
+// model can use.
+Scenario faults_scenario(uint64_t seed);
 
 // Runs one seed. `log` may be null. Errors: kInternal, the invariant that does not hold.
 Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log = nullptr);
