@@ -6,12 +6,13 @@
 // Lengths as in the paper: 3 to 100 tokens, mean 20, variance 20 or 100. With 20 as their standard
 // deviation (variance 400), lengths of 100 occur, as the paper's figures suggest. A batch has 16
 // rows of 100 tokens: a request per row with naive and turbo, as many as fit with concat and
-// packed. The paper states no deadlines; here they are 1.3 to 6.7 times the longest batch, drawn
-// uniformly. Rates are multiples of the answers/s of packed under overload. Three layers of
-// BERT-base's size, one tenant.
+// packed. Figures 15a and 15c have other rows. The paper states no deadlines; here they are 1.3 to
+// 6.7 times the longest batch of 16 rows of 100, drawn uniformly. Rates are multiples of the
+// answers/s of packed under overload. Three layers of BERT-base's size, one tenant.
 #include <fmt/format.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -38,13 +39,30 @@ constexpr double kRateFactors[] = {0.5, 1, 2};
 constexpr const char* kDas = "das";
 constexpr const char* kPolicies[] = {"fcfs", "edf", "sjf", kDas, "slotted_das"};
 constexpr double kPolicyFactors[] = {1, 1.5, 2};
-constexpr double kPeakFactor = 4;  // of the overload that measures packed's peak
+constexpr double kOverload[] = {2};  // with other sizes of a batch
+constexpr double kPeakFactor = 4;    // of the overload that measures packed's peak
 
-constexpr ConcatMode kConcatModes[] = {{"naive", "naive", kBatchRows},
-                                       {"turbo", "turbo", kBatchRows},
-                                       {"concat", "concat:row_tokens=100", kMaxBatchRequests},
-                                       {"packed", "packed", kMaxBatchRequests}};
+const ConcatMode kConcatModes[] = {{"naive", "naive", kBatchRows},
+                                   {"turbo", "turbo", kBatchRows},
+                                   {"concat", "concat:row_tokens=100", kMaxBatchRequests},
+                                   {"packed", "packed", kMaxBatchRequests}};
 constexpr size_t kConcat = 2, kPacked = 3;  // their indices
+
+// The rows of a batch under the policies: Figures 15a and 15c beside the 16 rows of 100.
+struct BatchSize {
+  uint32_t rows, row_tokens;
+
+  ConcatMode mode(const char* name, std::string planner) const {
+    const uint32_t tokens = rows * row_tokens;
+    return {name, std::move(planner), tokens / kMinLength, tokens};
+  }
+  ConcatMode concat() const {
+    return mode("concat", fmt::format("concat:row_tokens={}", row_tokens));
+  }
+  ConcatMode packed() const { return mode("packed", "packed"); }
+};
+constexpr BatchSize kUsualSize = {kBatchRows, kRowTokens};
+constexpr BatchSize kOtherSizes[] = {{4, 100}, {8, 100}, {32, 100}, {16, 200}, {16, 400}};
 
 // Checks that every planner gives the same answers. Returns the time of naive's longest batch.
 Result<uint64_t> check_answers(const ConcatGroup& group, uint32_t vocab) {
@@ -91,19 +109,19 @@ Result<ConcatLoad::Figures> run_load(const ConcatGroup& group, const ConcatMode&
 }
 
 // Returns the answers/s of packed under overload.
-Result<double> peak_rate(const ConcatGroup& group, const char* scheduler, ConcatLoad& load,
-                         const ConcatTimes& times) {
+Result<double> peak_rate(const ConcatGroup& group, const BatchSize& size, const char* scheduler,
+                         ConcatLoad& load, const ConcatTimes& times) {
   // A batch of packed has no more tokens than naive's longest, and is no slower.
   const double estimate =
       kBatchTokens / (static_cast<double>(times.longest_batch_ns) * 1e-9) / kMeanLength;
-  ITIF_ASSIGN(const ConcatLoad::Figures peak, run_load(group, kConcatModes[kPacked], scheduler,
-                                                       load, times, kPeakFactor * estimate));
+  ITIF_ASSIGN(const ConcatLoad::Figures peak,
+              run_load(group, size.packed(), scheduler, load, times, kPeakFactor * estimate));
   return peak.rate();
 }
 
 Status compare_concat(const ConcatGroup& group, const std::string& name, const char* scheduler,
                       ConcatLoad& load, const ConcatTimes& times, Report& report) {
-  ITIF_ASSIGN(const double peak, peak_rate(group, scheduler, load, times));
+  ITIF_ASSIGN(const double peak, peak_rate(group, kUsualSize, scheduler, load, times));
   for (const double factor : kRateFactors) {
     const bool is_last = factor == kRateFactors[std::size(kRateFactors) - 1];
     const double rate = factor * peak;
@@ -144,18 +162,19 @@ Status compare_concat(const ConcatGroup& group, const std::string& name, const c
   return {};
 }
 
-// Utility of concat under each policy.
-Status compare_policies(const ConcatGroup& group, const std::string& name, ConcatLoad& load,
+// Utility of concat under each policy, at rates of `factors` times the peak.
+Status compare_policies(const ConcatGroup& group, const BatchSize& size,
+                        std::span<const double> factors, const std::string& name, ConcatLoad& load,
                         const ConcatTimes& times, Report& report) {
-  ITIF_ASSIGN(const double peak, peak_rate(group, kDas, load, times));
-  for (const double factor : kPolicyFactors) {
+  ITIF_ASSIGN(const double peak, peak_rate(group, size, kDas, load, times));
+  for (const double factor : factors) {
     const std::string row = fmt::format("{}, {:g}x", name, factor);
-    const bool is_last = factor == kPolicyFactors[std::size(kPolicyFactors) - 1];
+    const bool is_last = factor == factors.back();
     std::map<std::string, Samples> utility;
     for (uint32_t i = 0; i < (is_last ? times.repeats : 1); ++i)
       for (const char* policy : kPolicies) {
         ITIF_ASSIGN(const ConcatLoad::Figures figures,
-                    run_load(group, kConcatModes[kConcat], policy, load, times, factor * peak));
+                    run_load(group, size.concat(), policy, load, times, factor * peak));
         utility[policy].add(figures.utility / figures.seconds);
       }
     for (const char* policy : kPolicies)
@@ -181,6 +200,12 @@ std::string variance_case(double variance, const char* what, const std::string& 
   return fmt::format("variance {:g}, {}, {}", variance, what, dtype);
 }
 
+std::string size_case(const BatchSize& size, const std::string& dtype) {
+  return variance_case(kVariances[0],
+                       fmt::format("policies, {} rows of {}", size.rows, size.row_tokens).c_str(),
+                       dtype);
+}
+
 std::vector<std::string> concat_cases(const BenchOptions& options, const std::string& dtype) {
   std::vector<std::string> names;
   for (const double variance : kVariances) {
@@ -191,6 +216,7 @@ std::vector<std::string> concat_cases(const BenchOptions& options, const std::st
     names.push_back(variance_case(variance, "policies", dtype));
     if (options.quick) break;
   }
+  for (const BatchSize& size : kOtherSizes) names.push_back(size_case(size, dtype));
   return names;
 }
 
@@ -217,8 +243,16 @@ Status run_concat(const BenchOptions& options, device::Device& device, const std
       if (options.quick) break;
     }
     const std::string name = variance_case(variance, "policies", dtype);
-    if (options.wants(name)) ITIF_TRY(compare_policies(group, name, load, times, report));
-    if (options.quick) return {};
+    if (options.wants(name))
+      ITIF_TRY(compare_policies(group, kUsualSize, kPolicyFactors, name, load, times, report));
+    if (options.quick) break;
+  }
+  ConcatLoad load(group, kVariances[0], spec.vocab);
+  for (const BatchSize& size : kOtherSizes) {
+    const std::string name = size_case(size, dtype);
+    if (options.wants(name))
+      ITIF_TRY(compare_policies(group, size, kOverload, name, load, times, report));
+    if (options.quick) break;
   }
   return {};
 }

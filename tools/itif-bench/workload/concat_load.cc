@@ -24,7 +24,7 @@ constexpr std::chrono::nanoseconds kBetweenAsking{20'000};
 Result<std::unique_ptr<runtime::RequestExecutor>> ConcatGroup::executor(
     const ConcatMode& mode, const char* scheduler) const {
   runtime::ExecutorOptions options;
-  options.limits = {.max_tokens = kBatchTokens, .max_requests = mode.max_requests};
+  options.limits = {.max_tokens = mode.max_tokens, .max_requests = mode.max_requests};
   options.queue = {.max_requests = kMaxWaiting, .max_tenant_requests = kMaxWaiting, .max_slots = 1};
   options.scheduler = scheduler;
   options.max_wait_ns = 0;  // only deadlines limit the wait, as in the paper
@@ -41,8 +41,8 @@ Result<ConcatGroup> make_concat_group(device::Device& device, const model::Backb
                    .tables = {},
                    .device = device.info()};
   ITIF_ASSIGN(made.group, runtime::make_group(device, spec,
-                                              {.max_tokens = kBatchTokens,
-                                               .max_requests = kMaxBatchRequests,
+                                              {.max_tokens = kMostBatchTokens,
+                                               .max_requests = kMostBatchTokens / kMinLength,
                                                .max_tenants = 1}));
   ITIF_TRY(made.group->admit(model.string(), nullptr));
   ITIF_ASSIGN(made.stream,

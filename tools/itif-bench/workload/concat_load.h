@@ -9,6 +9,7 @@
 #include <memory>
 #include <semaphore>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -23,11 +24,13 @@ namespace itif::bench {
 constexpr uint32_t kBatchRows = 16, kRowTokens = 100, kBatchTokens = kBatchRows * kRowTokens;
 constexpr uint32_t kMinLength = 3, kMeanLength = 20;
 constexpr uint32_t kMaxBatchRequests = kBatchTokens / kMinLength;
+constexpr uint32_t kMostBatchTokens = 4 * kBatchTokens;  // of any mode
 
 struct ConcatMode {
-  const char* name;
-  const char* planner;
+  std::string name;
+  std::string planner;
   uint32_t max_requests;  // of a batch
+  uint32_t max_tokens = kBatchTokens;
 };
 
 // A group, its stream, and what each run's executor needs.
