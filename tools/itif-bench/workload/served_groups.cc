@@ -52,7 +52,10 @@ Result<std::unique_ptr<ServedGroups>> ServedGroups::make(const BenchOptions& opt
               pipeline::ReturnRing::create(fmt::format("bench_{}", serial++), kMaxInFlight));
   if (sharing != Sharing::kNone)
     made->shares_ = std::make_unique<serving::GroupShares>(
-        kSystemClock, serving::GroupShares::Options{.tunes = sharing == Sharing::kTuned});
+        kSystemClock, serving::GroupShares::Options{
+                          .tunes = sharing == Sharing::kTuned,
+                          // GSLICE's rule, section 3.2.3; itifd's default is equal parts.
+                          .unmet_demands = slice::UnmetDemands::kProportional});
   return made;
 }
 
