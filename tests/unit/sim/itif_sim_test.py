@@ -46,8 +46,19 @@ groups = ( { name = "a"; arrivals: { rate = 400.0; }; }, { name = "b"; slice: { 
 """
 
 
-def run(program, *arguments):
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200)
+def run(program, *arguments, cwd=None):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200, cwd=cwd)
+
+
+def check_recorded(program, check):
+    """Validates loads that were recorded on a real host (results/README.md)."""
+    folder = Path(__file__).resolve().parents[3] / "results/validation-zen4-2cpu"
+    for load in ("closed-1", "closed-8", "poisson-1-of-3"):
+        done = run(program, "validate", "host.cfg", f"{load}.json", cwd=folder)
+        check(f"validate fits the recorded load {load} within 15 %", done.returncode == 0, done.stdout + done.stderr)
+    done = run(program, "validate", "host.cfg", "poisson-2-of-3.json", cwd=folder)
+    check("validate refuses a recorded load that it misses by more",
+          done.returncode == 1 and "off by more than 15 %" in done.stderr, done.stdout + done.stderr)
 
 
 def record_of(result, rate):
@@ -395,6 +406,7 @@ def main(program, loadgen, tcb=None):
             check(f"validate reads a record of itif-loadgen --budget {budget}", done.returncode == 0,
                   made.stderr + done.stdout + done.stderr)
 
+        check_recorded(str(Path(program).resolve()), check)
         check_generation(program, folder, check)
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
