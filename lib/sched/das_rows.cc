@@ -34,6 +34,21 @@ void DasRows::put_back(const GroupQueue& queue, request::Request& request) noexc
   if (spec_.fair) shares_.refund(request);
 }
 
+// Fills one row after another in the batch's order. These are at most as many rows as before: each
+// ends no earlier in that order than the row that it replaces.
+void DasRows::close_gaps(const BatchLimits& limits, Choice& choice) noexcept {
+  uint32_t row = 0;
+  uint64_t row_tokens = 0;
+  for (request::Request* request : choice.batch) {
+    if (row_tokens > 0 && row_tokens + request->num_tokens > limits.rows.tokens) {
+      ++row;
+      row_tokens = 0;
+    }
+    row_tokens += request->num_tokens;
+    request->row = row;
+  }
+}
+
 double DasRows::utility_of(const request::Request& request) const noexcept {
   return utility(spec_.weighted ? tree_of(request) : 1, request.num_tokens);
 }

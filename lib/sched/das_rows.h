@@ -47,6 +47,7 @@ class DasRows : public IndexedOrder {
   void pushed(const GroupQueue& queue, request::Request& request) noexcept override;
   void charge(const request::Request& request) noexcept override;
   void put_back(const GroupQueue& queue, request::Request& request) noexcept override;
+  void close_gaps(const BatchLimits& limits, Choice& choice) noexcept override;
   bool fills_rows() const noexcept override { return true; }
 
  protected:

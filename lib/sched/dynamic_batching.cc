@@ -44,8 +44,8 @@ void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcep
   const BatchLimits limits = fill(state, tightest, choice);
   const bool has_left_any = leave_late(state, limits, choice);
   refuse_behind(state, choice);
-  // The room of those that left goes to others. Rows and slots are filled only once.
-  if (!has_left_any || choice.has_rows || choice.slot_tokens > 0) return;
+  // The room of those that left goes to others. Slots keep their size: they are filled only once.
+  if (!has_left_any || choice.slot_tokens > 0) return;
   order_->select(queue_, state, limits, choice);
   leave_late(state, limits, choice);
   refuse_behind(state, choice);
@@ -128,6 +128,7 @@ bool DynamicBatching::leave_late(const ExecutorState& state, const BatchLimits& 
     queue_.put_back(*request);
     order_->put_back(queue_, **request);
   }
+  if (num_refused + late.size() > 0) order_->close_gaps(limits, choice);
   return !runs_next && num_refused + late.size() > 0 && queue_.num_requests() > late.size();
 }
 

@@ -78,9 +78,11 @@ class IndexFill {
     index_.detach(*request);
     rows_.put(request);
   }
-  // Lets the batch take requests that it makes late. Returns false if it has left none out.
+  // Lets the batch, which is empty, take requests that it makes late. Returns false if it has left
+  // none out.
   bool take_late_ones() noexcept {
     end_ns_ = 0;
+    rows_.restart();
     return attach_late_ones();
   }
   // Ends the filling: the requests taken leave the queue, except those for which `keeps` returns

@@ -27,6 +27,9 @@ class QueueOrder {
   // Allocates nothing once `choice` has room for max_requests.
   virtual void select(GroupQueue& queue, const ExecutorState& state, const BatchLimits& limits,
                       Choice& choice) noexcept = 0;
+  // Moves the requests of choice.batch together in their rows and slots (Choice::has_rows,
+  // slot_tokens), after others have left the batch. `limits`: those of select().
+  virtual void close_gaps(const BatchLimits& /*limits*/, Choice& /*choice*/) noexcept {}
   // Returns the work in the queue that is served before a request of the tenant that arrives now.
   virtual GroupQueue::Backlog backlog_ahead(const GroupQueue& queue, uint32_t slot) const noexcept {
     return isolates() ? queue.backlog_of(slot) : queue.backlog();

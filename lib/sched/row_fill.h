@@ -46,6 +46,8 @@ class RowFill {
     row_tokens_ = 0;
     return true;
   }
+  // Goes back to the first row. REQUIRES: the batch is empty.
+  void restart() noexcept { row_ = 0; }
   // Returns true if the request fits: in this row, or else in the next, where it goes on to. The
   // first request of a batch always fits.
   bool makes_room(uint32_t num_tokens) noexcept {

@@ -13,6 +13,7 @@
 // if they do not fit such slots, each row is one slot.
 #include <algorithm>
 #include <span>
+#include <vector>
 
 #include "sched/das_rows.h"
 #include "sched/ordered_policy.h"
@@ -24,15 +25,35 @@ namespace {
 class SlottedDas final : public DasRows {
  public:
   explicit SlottedDas(const PolicyOptions& options)
-      : DasRows(options), slots_(options.limits.max_requests) {}
+      : DasRows(options), slots_(options.limits.max_requests) {
+    places_.reserve(options.limits.max_requests);
+  }
+
+  // Keeps the rows and slots if first fit, which may need more room for fewer requests, now needs
+  // more rows than there are.
+  void close_gaps(const BatchLimits& limits, Choice& choice) noexcept override {
+    // An urgent batch has no slots, if the order took none of it.
+    if (choice.slot_tokens == 0) return DasRows::close_gaps(limits, choice);
+    places_.clear();
+    slots_.begin(row_tokens(limits), choice.slot_tokens);
+    uint32_t row = 0;
+    for (const request::Request* request : choice.batch) {
+      std::optional<uint32_t> slot = slots_.put(row, request->num_tokens);
+      if (!slot && row + 1 < limits.rows.number) slot = slots_.put(++row, request->num_tokens);
+      if (!slot) return;
+      places_.push_back({row, *slot});
+    }
+    for (size_t i = 0; i < places_.size(); ++i) {
+      choice.batch[i]->row = places_[i].row;
+      choice.batch[i]->row_slot = places_[i].slot;
+    }
+  }
 
  protected:
   void fill(IndexFill& fill) noexcept override {
     const size_t num_urgent = fill.batch().size();
     fill_rows(fill);
-    // Slots divide the row that the planner fills, also if objectives allow fewer tokens.
-    const BatchRows& rows = fill.limits().rows;
-    const uint32_t row_tokens = rows.have_length() ? rows.tokens : fill.limits().max_tokens;
+    const uint32_t row_tokens = this->row_tokens(fill.limits());
     uint32_t slot_tokens = longest_dominant_tokens();
     const auto urgent = std::span(fill.batch()).first(num_urgent);
     for (const request::Request* request : urgent)
@@ -48,6 +69,14 @@ class SlottedDas final : public DasRows {
   }
 
  private:
+  struct Place {
+    uint32_t row, slot;
+  };
+
+  // Slots divide the row that the planner fills, also if objectives allow fewer tokens.
+  static uint32_t row_tokens(const BatchLimits& limits) noexcept {
+    return limits.rows.have_length() ? limits.rows.tokens : limits.max_tokens;
+  }
   // Begins the batch's slots with the urgent requests. Returns true if all of them fit.
   bool fits(std::span<request::Request* const> urgent, uint32_t row_tokens,
             uint32_t slot_tokens) noexcept {
@@ -62,6 +91,7 @@ class SlottedDas final : public DasRows {
   }
 
   RowSlots slots_;
+  std::vector<Place> places_;  // of close_gaps()
 };
 
 }  // namespace
