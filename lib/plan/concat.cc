@@ -31,7 +31,7 @@ class Concat final : public Planner {
     if (choice.rows.empty() || !has_several_tenants(items)) return;
     // The policy has mixed the tenants in its rows, and each run of a tenant's requests is a GEMM.
     // Rows that are filled tenant by tenant have fewer runs.
-    const size_t most = num_rows(plan) + num_rows(plan) / kMoreRows;
+    const uint32_t most = num_rows(plan) + num_rows(plan) / kMoreRows;
     rows_.fill(items, {}, capacity, plan);
     if (num_rows(plan) > most) rows_.fill(items, choice.rows, capacity, plan);
   }
@@ -41,13 +41,10 @@ class Concat final : public Planner {
 
  private:
   // 1/kMoreRows more rows than the policy's are worth their fewer runs.
-  static constexpr size_t kMoreRows = 8;
+  static constexpr uint32_t kMoreRows = 8;
 
   static bool has_several_tenants(std::span<const Item> items) noexcept {
     return std::ranges::any_of(items, [&](const Item& item) { return item.slot != items[0].slot; });
-  }
-  static size_t num_rows(const Plan& plan) noexcept {
-    return plan.segments.back().score_matrix + size_t{1};
   }
 
   const uint32_t row_tokens_;

@@ -112,6 +112,10 @@ void RowFilling::append(std::span<const Item> items, const Row& row, uint32_t ca
   plan.num_rows += num_rows;
 }
 
+uint32_t num_rows(const Plan& plan) noexcept {
+  return plan.segments.back().score_matrix + 1;
+}
+
 std::optional<PlannedRows> planned_rows(uint32_t row_tokens, uint32_t max_rows) noexcept {
   if (row_tokens == 0) return std::nullopt;
   return PlannedRows{.number = max_rows / row_tokens, .tokens = row_tokens};

@@ -49,6 +49,8 @@ class RowFilling {
   std::vector<uint32_t> next_;  // the next item of the same row
 };
 
+// Returns how many rows fill() made. REQUIRES: there were items.
+uint32_t num_rows(const Plan& plan) noexcept;
 // Returns the rows of row_tokens that fit a pass of max_rows; none if row_tokens is 0.
 std::optional<PlannedRows> planned_rows(uint32_t row_tokens, uint32_t max_rows) noexcept;
 // Returns the longest request of at most `most` tokens; 0: there is none.

@@ -154,13 +154,6 @@ TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {1, 2}, {3, 4}}));
   const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
-  // Rows without slots get slots of the planner's size. No slot has requests of two rows.
-  rows_planner("slotted:slot_tokens=6")->plan_rows(items, {.rows = in_row}, plan);
-  EXPECT_TRUE(verify(plan, items, kRowLimits));
-  EXPECT_EQ(plan.passes[0].matrix_rows, 6u);
-  rows = rows_of(plan);
-  for (auto& row : rows) std::ranges::sort(row);
-  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1}, {3, 4}}));
   // The policy's slots, of its size, which items of one row enter in any order.
   const std::vector<uint32_t> in_slot = {0, 3, 2, 3, 5};
   rows_planner("slotted:slot_tokens=9")
@@ -170,6 +163,28 @@ TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
   rows = rows_of(plan);
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1, 3}, {4}}));
+}
+
+// Rows without slots get slots of the planner's size. Row by row, the first case would need a
+// fourth slot. Tenant by tenant, the second case would need a third.
+TEST(Rows, SlottedTakesFewerSlotsThanThePolicysRowsNeed) {
+  Plan plan;
+  const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
+  const std::vector<uint32_t> in_row = {0, 1, 1, 3, 3};
+  rows_planner("slotted:slot_tokens=6")->plan_rows(items, {.rows = in_row}, plan);
+  EXPECT_TRUE(verify(plan, items, kRowLimits));
+  EXPECT_EQ(plan.passes[0].matrix_rows, 6u);
+  auto rows = rows_of(plan);
+  for (auto& row : rows) std::ranges::sort(row);
+  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{4}, {0, 2}, {1, 3}}));
+
+  const std::vector<Item> tight = {{0, 6}, {0, 3}, {0, 3}, {1, 4}, {1, 4}};
+  rows_planner("slotted:slot_tokens=10")
+      ->plan_rows(tight, {.rows = std::vector<uint32_t>{0, 1, 1, 0, 1}}, plan);
+  EXPECT_TRUE(verify(plan, tight, kRowLimits));
+  rows = rows_of(plan);
+  for (auto& row : rows) std::ranges::sort(row);
+  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0, 3}, {1, 2, 4}}));
 }
 
 // Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants again if
