@@ -11,7 +11,8 @@
 namespace itif::sched {
 namespace {
 
-// The part of its aim below which a batch counts as slack. Source: GSLICE's threshold of 5 %.
+// A batch that takes less than this part of its aim counts as slack. Source: GSLICE's threshold of
+// 5 %.
 constexpr double kSlackPart = 0.95;
 
 }  // namespace

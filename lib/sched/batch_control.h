@@ -1,18 +1,19 @@
 // Bounds the tokens of a batch so that tenants meet their latency objectives. A strategy adapts the
-// bound to batches that ran:
+// bound after each batch:
 //
-// - aimd: additive increase, multiplicative decrease. Clipper's.
-// - slab: in proportion to the headroom. GSLICE's self-learning adaptive batching.
-// - fixed: only the group's own limit applies.
+// - aimd: additive increase, multiplicative decrease, as in Clipper.
+// - slab: in proportion to the headroom, GSLICE's self-learning adaptive batching.
+// - fixed: the bound stays at the group's own limit.
 //
-// A request that arrives just after a launch waits for that batch and rides in the next one. Two
+// A request that arrives just after a launch waits for that batch and runs in the next one. Two
 // batches must therefore fit in the tightest objective; a fifth of it is left for everything else.
 // A batch thus aims at two fifths of the objective. Without an objective only the group's own limit
 // applies.
 //
 // The time of a batch is unknown at first, and a batch of the group's limit may take many times the
 // objective. So the first batch with an objective has one request, and the second as many tokens as
-// the first one's time allows. The bound is kept while no tenant with an objective has requests.
+// the first one's time allows. While no tenant with an objective sends requests, the bound neither
+// applies nor changes.
 //
 // Owned by the executor's thread.
 #pragma once
@@ -58,7 +59,7 @@ class BatchControl {
 
   // Returns kMore after kNumInRow batches in a row that exceeded their aim and could not have been
   // smaller: they had one request, or the strategy does not lower the bound. Returns kLess after as
-  // many that stayed below their aim though the bound did not limit them, or was at its limit.
+  // many batches below their aim that the bound did not limit, or whose bound was the group's.
   slice::Ask ask() const noexcept;
 
  protected:
@@ -67,12 +68,13 @@ class BatchControl {
   virtual double adapted(const BatchRun& run, double target_ns) const noexcept = 0;
   // The present bound.
   uint32_t bound() const noexcept { return tokens_; }
-  // True if the batch was nearly as large as the bound: more would have run if there had been room.
+  // Returns true if the batch took at least 7/8 of the bound: a larger bound would have admitted
+  // more requests.
   bool is_full(const BatchRun& run) const noexcept {
     return run.num_tokens >= tokens_ - tokens_ / 8;
   }
-  // True if the batch is full, also because another request of its mean length would not fit: a
-  // bound of less than seven requests of one length is rarely full to an eighth.
+  // Returns true if the batch is full, or if another request of its mean length would not fit. The
+  // latter is for small bounds: fewer than seven requests of one length rarely fill 7/8 of a bound.
   bool has_no_room(const BatchRun& run) const noexcept {
     const uint32_t mean_tokens = run.num_tokens / std::max(1u, run.num_requests);
     return is_full(run) || run.num_tokens + mean_tokens > tokens_;
@@ -85,8 +87,8 @@ class BatchControl {
   uint32_t max_tokens_;
   uint32_t tokens_;
   bool is_first_ = true;     // no batch has run under an objective
-  uint32_t num_misses_ = 0;  // in a row
-  uint32_t num_slacks_ = 0;  // in a row
+  uint32_t num_misses_ = 0;  // batches above their aim, in a row
+  uint32_t num_slacks_ = 0;  // batches below their aim, in a row
 };
 
 std::unique_ptr<BatchControl> make_batch_control(BatchControlKind kind, uint32_t max_tokens);

@@ -1,5 +1,5 @@
-// The time of batches, as a policy sees it. An executor learns it from batches that ran
-// (runtime/cost); a simulator or a test takes it from a table.
+// The interface by which a policy asks how long batches take. An executor learns these times from
+// batches that ran (runtime/cost); a simulator or a test takes them from a table.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ class BatchCost {
   virtual double batch_ns(uint32_t num_tokens) const noexcept = 0;
   // Returns the largest batch that takes at most `ns`, in tokens; UINT32_MAX: unknown.
   virtual uint32_t tokens_within(uint64_t ns) const noexcept = 0;
-  // Returns the smallest batch that takes at most 1/kEfficiency times as long per token as one of
-  // max_tokens, in tokens; 0: unknown. Smaller ones spend much of their time on fixed cost.
+  // Returns the smallest batch, in tokens, with at least kEfficiency times the throughput of one of
+  // max_tokens; 0: unknown. Smaller ones spend much of their time on fixed cost.
   virtual uint32_t efficient_tokens(uint32_t /*max_tokens*/) const noexcept { return 0; }
   static constexpr double kEfficiency = 0.95;
 };
@@ -29,7 +29,7 @@ class UnknownCost final : public BatchCost {
 };
 inline const UnknownCost kUnknownCost;
 
-// Refers to costs that outlive it.
+// Both costs outlive this object.
 struct BatchCosts {
   const BatchCost& expected = kUnknownCost;     // under the present load
   const BatchCost& undisturbed = kUnknownCost;  // without other load on the machine

@@ -6,7 +6,7 @@
 
 namespace itif::sched {
 
-// policies.inc has ITIF_POLICY(name) per name in meson.build; lib/sched/<name>.cc defines it.
+// policies.inc has ITIF_POLICY(name) per name in meson.build. lib/sched/<name>.cc: make_<name>().
 #define ITIF_POLICY(name) std::unique_ptr<BatchPolicy> make_##name(const PolicyOptions& options);
 #include "sched/policies.inc"
 #undef ITIF_POLICY

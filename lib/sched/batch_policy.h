@@ -1,17 +1,16 @@
 // A batch policy owns a group's waiting requests and all that chooses a batch from them: order,
 // fairness, urgency, objectives, the bound of a batch's size, and refusals of requests that would
-// miss their deadlines. For each batch the executor asks one question, choose(), and reports when
-// the batch has run. For each arrival, admission asks how much is served before it,
-// backlog_ahead(): arrivals are between two choices, so no Choice can answer that.
+// miss their deadlines. For each batch the executor calls choose(), and ran() when the batch has
+// run. For each arrival, admission calls backlog_ahead(), the work that is served before it:
+// requests arrive between two choices, so no Choice can answer that.
 //
 // A policy is one file and one name in meson.build's list: lib/sched/<name>.cc defines make_<name>.
 // It reads no clock and knows no device: time and cost are arguments. A simulator therefore runs it
 // unchanged.
 //
-// Only the policy adds and removes waiting requests. The queue knows no policy's state: a policy
-// keeps its own, by slot where it concerns a tenant, and overrides entered() to follow the
-// arrivals. A policy with an order of its own over all requests also overrides pop(), and removes
-// by GroupQueue::remove().
+// Only the policy adds and removes waiting requests. The queue holds no policy's state: a policy
+// keeps its own, by slot if it concerns a tenant, and overrides entered() to see the arrivals. A
+// policy with an order of its own over all requests also overrides pop() and remove().
 //
 // Owned by the executor's thread.
 #pragma once
@@ -32,15 +31,15 @@
 namespace itif::sched {
 
 struct PolicyOptions {
-  BatchLimits limits = {};  // of every batch; its rows: ExecutorState::rows instead
+  BatchLimits limits = {};  // of every batch; rows are those of ExecutorState
   GroupQueue::Limits queue = {};
   // Continuous batching: requests join a running batch between two steps, so a batch has no
   // expected end. Only order, limits and capacity apply; only passed deadlines are refused.
   bool continuous = false;
-  // Longest wait under an order that cannot tell on arrival how long a request will wait; 0: no
-  // limit. Under the others admission refuses the request on arrival.
+  // Longest wait, ns, under orders that cannot tell on arrival how long a request will wait
+  // (QueueOrder::knows_backlog); 0: no limit. Under other orders admission refuses on arrival.
   uint64_t max_wait_ns = 0;
-  BatchControlKind batch_control = BatchControlKind::kAimd;  // not of continuous batching
+  BatchControlKind batch_control = BatchControlKind::kAimd;  // unused if continuous
   PolicySpec spec = {};                                      // set by make_policy()
 
   // Returns how many requests can wait. take_over() also takes those that the other policy had
@@ -57,8 +56,8 @@ struct Choice {
   std::vector<request::Request*> batch;
   std::vector<Refused> refused;
   uint64_t slo_ns = 0;  // the tightest objective that a tenant has set; 0: none
-  // True: the policy has filled ExecutorState::rows. The batch is in their order, and Request::row
-  // is each request's row. False: rows are left to the planner.
+  // True: the policy has filled ExecutorState::rows. The batch is in the rows' order, Request::row
+  // is each request's row. False: the planner fills the rows.
   bool has_rows = false;
   // Length of the slots of every row (slotted_das.cc): Request::row_slot is each request's slot.
   // 0: slots are left to the planner.
@@ -88,8 +87,8 @@ class BatchPolicy {
   // Takes over all requests that wait in another policy of the same options, each tenant's in their
   // order.
   void take_over(BatchPolicy& other, uint64_t now_ns, const BatchCosts& costs) noexcept;
-  // Returns the work in the queue that is served before a request of the tenant that arrives now,
-  // as far as that is known.
+  // Returns the work in the queue that is served before a request of the tenant that arrives now;
+  // none if the order cannot tell.
   virtual GroupQueue::Backlog backlog_ahead(uint32_t slot) const noexcept {
     return queue_.backlog_of(slot);
   }
@@ -97,11 +96,11 @@ class BatchPolicy {
   virtual uint32_t num_waiting() const noexcept { return queue_.num_requests(); }
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
-  // Replaces `choice` by requests that it removes from the queue: a batch of at most max_requests,
-  // and those that are refused. The batch stays within the limits; a request of more tokens than a
-  // row or a batch takes gets a batch alone. May choose and refuse nothing only if no request
-  // waits, or if the executor has no capacity for the next. Allocates nothing once `choice` has
-  // reserved room.
+  // Removes requests from the queue and puts them into `choice`, whose contents it replaces: a
+  // batch of at most max_requests, and the refused requests. The batch stays within the limits, but
+  // a request of more tokens than a row or a batch takes gets a batch of its own. Chooses or
+  // refuses at least one request, unless none waits or the executor has no capacity for the next.
+  // Allocates nothing once `choice` has reserved room.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}
@@ -109,7 +108,7 @@ class BatchPolicy {
   virtual slice::Ask share_ask() const noexcept { return slice::Ask::kNothing; }
 
  protected:
-  // Notes a request that the queue has taken in.
+  // Called after the queue has taken in a request.
   virtual void entered(request::Request&, uint64_t /*now_ns*/, const BatchCosts&) noexcept {}
   // Removes a waiting request from the queue, and from the policy's own order.
   virtual void remove(request::Request* request) noexcept { queue_.remove(request); }

@@ -1,9 +1,9 @@
 // A batch policy for continuous batching: requests join a running batch between two steps.
 //
-// The order selects some requests at a time. Those that find no room (Capacity) stay selected
-// and go first in the next choice, with their rows and slots: a choice has requests of one
-// selection. The batch has no expected end, so neither objectives nor a bound of its size apply,
-// and a request is refused only after its deadline has passed, or once it has waited too long.
+// The order selects several requests at a time. Selected requests that find no room (Capacity) keep
+// their rows and slots and go first in the next choice. A choice never mixes two selections. The
+// batch has no expected end, so neither objectives nor a bound of its size apply, and a request is
+// refused only after its deadline has passed, or once it has waited too long.
 #pragma once
 
 #include <memory>

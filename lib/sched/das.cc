@@ -1,5 +1,5 @@
-// TCB's DAS: the utility of a batch first, while urgent requests of nearly as high utility do not
-// miss their deadlines (das_rows.h has the algorithm).
+// The policy das, TCB's DAS: fills a batch for high utility, but also with urgent requests of
+// nearly as high utility, so that these meet their deadlines. das_rows.h has the algorithm.
 #include "sched/das_rows.h"
 #include "sched/ordered_policy.h"
 

@@ -34,8 +34,8 @@ void DasRows::put_back(const GroupQueue& queue, request::Request& request) noexc
   if (spec_.fair) shares_.refund(request);
 }
 
-// Fills one row after another in the batch's order. These are at most as many rows as before: each
-// ends no earlier in that order than the row that it replaces.
+// Fills one row after another in the batch's order. This takes no more rows than before: the first
+// k new rows hold at least the requests of the first k old ones.
 void DasRows::close_gaps(const BatchLimits& limits, Choice& choice) noexcept {
   uint32_t row = 0;
   uint64_t row_tokens = 0;

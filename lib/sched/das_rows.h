@@ -1,6 +1,6 @@
 // TCB's Algorithm 1, "Online Deadline-Aware Scheduling Algorithm (DAS)" (section 5.2; README.md,
 // "Prior work"): fills each row first with requests of high utility, then with urgent ones of
-// nearly as high utility, then with the rest. das and slotted_das use it.
+// nearly as high utility, then with the rest. The policies das and slotted_das derive from it.
 //
 // The utility of a request is 1/length (equation 9). With PolicySpec::weighted it is its tenant's
 // weight over its length, which the paper does not have.
@@ -10,16 +10,16 @@
 // - s_tk is the number of requests in the longest prefix of the utility order that fits the row. It
 //   ends at the batch's request limit, too, which the paper does not have. Requests that no row
 //   takes are left out of that order.
-// - p_tk = ⌈η · s_tk⌉. Rounding up gives each row with s_tk > 0 a utility-dominant request, so
-//   their mean utility v̄ is defined. It also keeps p_tk / s_tk ≥ η, which the proof of Theorem
-//   5.1 needs.
+// - p_tk, the number of utility-dominant requests, is ⌈η · s_tk⌉. Rounding up gives each row with
+//   s_tk > 0 at least one, so their mean utility v̄ is defined. It also keeps p_tk / s_tk ≥ η,
+//   which the proof of Theorem 5.1 needs.
 // - "Sort by deadlines and greedily put": a request that does not fit the rest of the row is
 //   skipped, and a later one may fit. Requests without a deadline come last.
-// - "Greedily put rest requests": by utility, as N~_t is sorted, with the same skipping. It happens
+// - "Greedily put rest requests": by utility, as N~_t is sorted, with the same skipping. We do this
 //   whenever the deadline-aware set leaves room: with weights, a shorter request may have less
 //   utility than a longer one.
-// - N_t has no requests that are past their deadlines or can no longer be answered by them
-//   (deadline.h). Such requests are refused when Algorithm 1 finds them.
+// - N_t has no requests that are past their deadlines or can no longer meet them (deadline.h).
+//   Such requests are refused when Algorithm 1 finds them.
 // - A request longer than a row never fits. If all waiting requests are longer, the earliest gets a
 //   batch of its own.
 //

@@ -12,8 +12,8 @@
 namespace itif::sched {
 
 enum class DeadlineMiss : uint8_t {
-  kPassed,         // while the request waited
-  kTooSoon,        // it will pass before a batch of this request alone could end
+  kPassed,         // the deadline passed while the request waited
+  kTooSoon,        // the deadline passes before a batch of this request alone could end
   kWaitedTooLong,  // the request has waited longer than PolicyOptions::max_wait_ns
 };
 

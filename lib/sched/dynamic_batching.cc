@@ -44,7 +44,7 @@ void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcep
   const BatchLimits limits = fill(state, tightest, choice);
   const bool has_left_any = leave_late(state, limits, choice);
   refuse_behind(state, choice);
-  // The room of those that left goes to others. Slots keep their size: they are filled only once.
+  // Others take the room of the requests that left. Slots keep their size, so they are filled once.
   if (!has_left_any || choice.slot_tokens > 0) return;
   order_->select(queue_, state, limits, choice);
   leave_late(state, limits, choice);
@@ -66,7 +66,7 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
                                   Choice& choice) noexcept {
   std::vector<request::Request*>& batch = choice.batch;
   BatchLimits limits = limits_;
-  // Two batches in a row of which a part runs first would keep the others waiting for longer than
+  // Never splits two batches in a row: the requests that can wait would wait for longer than
   // LateRequests::kMaxSplitCost allows.
   limits.late_run_first = !std::exchange(late_ran_first_, false) &&
                           2 * queue_.num_with_deadline() <= queue_.num_requests();

@@ -42,14 +42,14 @@ class DynamicBatching final : public BatchPolicy {
   void remove(request::Request* request) noexcept override;
 
  private:
-  // Returns the limits of the batch that it fills.
+  // Steps 2 and 3: bounds and fills the batch. Returns the limits that it filled it by.
   BatchLimits fill(const ExecutorState& state, const Objectives::Tightest& tightest,
                    Choice& choice) noexcept;
-  // Returns the size that a batch may have whatever objectives are implied; 0: unknown, or a tenant
-  // has set an objective.
+  // Returns the batch size, in tokens, that implied objectives always allow; 0: none is implied,
+  // the size is unknown, or a tenant has set an objective.
   uint32_t efficient_tokens(const BatchCost& cost,
                             const Objectives::Tightest& tightest) const noexcept;
-  // Removes the late requests from the batch: step 4. Returns true if any has left and others may
+  // Step 4: removes the late requests from the batch. Returns true if any has left and others may
   // take its room.
   bool leave_late(const ExecutorState& state, const BatchLimits& limits, Choice& choice) noexcept;
 
@@ -61,7 +61,7 @@ class DynamicBatching final : public BatchPolicy {
   Urgent urgent_;
   SmallBatches small_batches_;
   LateRequests late_;
-  bool late_ran_first_ = false;  // in the last batch, ahead of others that can wait
+  bool late_ran_first_ = false;  // the last batch was split, ahead of others that can wait
 };
 
 }  // namespace itif::sched

@@ -1,8 +1,8 @@
 // Earliest deadline first over all tenants of the group: TCB's DEF (section 6.2.4). Requests
 // without a deadline come last. Ties go to the earlier arrival.
 //
-// "First" says which request a row takes next among those that fit it. A request that does not fit
-// in the rest of a batch waits for the next batch, where it comes first.
+// A row takes the earliest deadline among the requests that fit it. A request that does not fit in
+// the rest of a batch comes first in the next one.
 #include "sched/indexed_order.h"
 #include "sched/ordered_policy.h"
 

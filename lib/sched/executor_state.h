@@ -17,12 +17,13 @@ class Capacity {
   virtual bool reserve(const request::Request& request) noexcept = 0;
 };
 
-// Refers to costs and a capacity that outlive it.
+// The costs and the capacity outlive this object.
 struct ExecutorState {
   uint64_t now_ns = 0;
   uint64_t start_ns = 0;  // earliest start: when the running batches are expected to end
   BatchCosts costs = {};
-  // Continuous batching: each chosen request has reserved its part. nullptr: only the limits apply.
+  // Continuous batching: the policy reserves each chosen request's part here. nullptr: only the
+  // limits apply.
   Capacity* capacity = nullptr;
   // The rows of the planner that lays out this batch. Policies that fill rows fill these
   // (Choice::has_rows); the others leave rows to the planner.

@@ -1,11 +1,11 @@
-// The tenants that are behind their weighted share of the tokens, for policies that choose by
-// another measure than shares (das_rows.h). Beyond the paper.
+// Finds the tenants that are behind their weighted share of the tokens, for policies that choose by
+// another measure than shares (das_rows.h). Not in TCB's paper.
 //
 // Each batch, a tenant with waiting requests is due its weighted share of the batch's tokens. Its
-// balance is the tokens that it was due less those that it got. It is owed requests once its
-// balance exceeds its share of kWindowBatches full batches, and gets them before all others until
-// the balance is back there. This bounds the deficit of a tenant with waiting requests, whatever
-// the others send. A policy whose choices are fair within the window is not changed. A tenant that
+// balance is the tokens that it was due less those that it got. Once the balance exceeds the
+// tenant's share of kWindowBatches full batches, its requests go before all others until the
+// balance is back at that share. This bounds the deficit of a tenant with waiting requests,
+// whatever the others send. Choices that are fair within the window do not change. A tenant that
 // had no waiting request starts without credit or debt.
 //
 // Owned by the executor's thread. Allocates nothing after construction.

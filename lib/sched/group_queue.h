@@ -40,7 +40,7 @@ class GroupQueue {
     append(request);
     return true;
   }
-  // As push(), whether there is room or not.
+  // As push(), but ignores the limits.
   void append(request::Request* request) noexcept;
   // Puts back a request that was removed, ahead of the tenant's others. A tenant without others
   // becomes the first active one.
@@ -63,8 +63,8 @@ class GroupQueue {
     double num_requests = 0;
     double num_tokens = 0;
   };
-  // Returns the work until the tenant's queue is served, while the other active tenants are served
-  // as much.
+  // Returns the work until the tenant's queue is served, if each other active tenant is served as
+  // much meanwhile.
   Backlog backlog_of(uint32_t slot) const noexcept;
   // Returns the work of all waiting requests.
   Backlog backlog() const noexcept {

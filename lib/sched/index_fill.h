@@ -2,9 +2,9 @@
 // (indexed_order.h). Refuses requests that would miss their deadlines as it finds them.
 //
 // A request can meet its deadline if a batch of it alone would end in time. A full batch may take
-// many times as long, and the requests with the earliest deadlines would all be late. So
-// requests that the full batch would make late are skipped if others fit. At most kMaxLateShare
-// times a batch's requests are skipped, which bounds the time of a decision.
+// many times as long, and the requests with the earliest deadlines would all be late. So requests
+// that the full batch would make late are skipped if others fit. At most kMaxLateShare times
+// max_requests are skipped, which bounds the time of a decision.
 //
 // No request is skipped if one batch takes all that wait, or if most have no deadline:
 // late_requests.h then decides which run first.
@@ -24,7 +24,7 @@ namespace itif::sched {
 
 class IndexFill {
  public:
-  // All outlive this object. `late`: empty, with room for all waiting requests.
+  // All arguments outlive this object. `late`: empty, with room for all waiting requests.
   IndexFill(GroupQueue& queue, WaitingIndex& index, const ExecutorState& state,
             const BatchLimits& limits, std::vector<request::Request*>& late,
             Choice& choice) noexcept
@@ -52,9 +52,9 @@ class IndexFill {
   RowFill& rows() noexcept { return rows_; }
   bool batch_is_empty() const noexcept { return choice_.batch.empty(); }
 
-  // Returns the request that `query` finds. Refuses those that would miss their deadlines, leaves
-  // out those that the batch would make late, and asks again. nullptr: `query` finds none, or the
-  // refusals have reached max_requests.
+  // Returns the first request that `query` finds and that is in time. Refuses requests that would
+  // miss their deadlines, skips those that the batch would make late, and calls `query` again.
+  // nullptr: `query` finds none, or the refusals have reached max_requests.
   template <class Query>
   request::Request* in_time(const Query& query) noexcept {
     for (;;) {
@@ -78,15 +78,15 @@ class IndexFill {
     index_.detach(*request);
     rows_.put(request);
   }
-  // Lets the batch, which is empty, take requests that it makes late. Returns false if it has left
-  // none out.
+  // Lets the batch take the skipped requests, although it makes them late. Returns false if none
+  // was skipped. REQUIRES: the batch is empty.
   bool take_late_ones() noexcept {
     end_ns_ = 0;
     rows_.restart();
     return attach_late_ones();
   }
   // Ends the filling: the requests taken leave the queue, except those for which `keeps` returns
-  // false. Those requests, and those left out, keep waiting in their old order.
+  // false. Those requests, and the skipped ones, keep waiting in their old order.
   template <class Keeps>
   void finish(const Keeps& keeps) noexcept {
     size_t kept = num_others_;
@@ -106,7 +106,7 @@ class IndexFill {
  private:
   static constexpr size_t kMaxLateShare = 4;
 
-  // Returns when a batch that leaves requests behind would end; 0: none is skipped.
+  // Returns when a full batch would end; 0: no request is skipped.
   uint64_t expected_end_ns() const noexcept {
     if (queue_.num_requests() == 0 || limits_.late_run_first) return 0;
     const double mean = static_cast<double>(queue_.num_tokens()) / queue_.num_requests();
@@ -135,7 +135,7 @@ class IndexFill {
   GroupQueue& queue_;
   WaitingIndex& index_;
   const ExecutorState& state_;
-  std::vector<request::Request*>& late_;  // left out: detached from the index
+  std::vector<request::Request*>& late_;  // skipped: detached from the index
   Choice& choice_;
   uint32_t num_refusals_left_;
   const size_t max_late_;

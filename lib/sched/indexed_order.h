@@ -1,5 +1,6 @@
-// An order over all waiting requests that keeps them in an index: sjf, edf, das, slotted_das.
-// Before it chooses, it refuses requests with the earliest deadlines while they would miss them.
+// The base of orders over all waiting requests, which it keeps in an index: sjf, edf, das and
+// slotted_das. Each selection first refuses requests that would miss their deadlines, by earliest
+// deadline, up to the first that would not.
 #pragma once
 
 #include <cstdint>

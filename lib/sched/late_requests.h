@@ -1,16 +1,16 @@
 // Finds the requests of a chosen batch that should leave it because the batch would make them late.
-// The time of a batch depends on all its requests, so a request that could be met alone may be late
-// in the batch that the order has filled.
+// The time of a batch depends on all its requests, so a request that would be in time alone may be
+// late in the batch that the order has filled.
 //
 // Three ways are tried:
 // 1. If no other request waits: the requests with the earliest deadlines run first, and the others
 //    in a batch after them, if then all are in time.
-// 2. If most requests have no deadline, these can wait: the requests with the
-//    earliest deadlines run first, together with as many others as are done by the earliest
-//    deadline. Two batches must not take much longer than one (kMaxSplitCost).
-// 3. Otherwise the request with the earliest deadline leaves, until the rest is in time. Each that
-//    leaves makes the batch shorter. At least one stays: a request that would be late alone is
-//    refused before.
+// 2. If most requests have no deadline, these can wait: the requests with the earliest deadlines
+//    run first, together with as many others as are done by the earliest deadline. Two batches must
+//    not take much longer than one (kMaxSplitCost).
+// 3. Otherwise the request with the earliest deadline leaves, again and again until the rest is in
+//    time. Each that leaves makes the batch shorter. At least one stays: a request that would be
+//    late alone has been refused before.
 // Owned by the executor's thread.
 #pragma once
 
@@ -28,7 +28,7 @@ enum class OtherRequests : uint8_t { kNone, kCanWait, kMayBeLate };
 
 class LateRequests {
  public:
-  // Longest time of two batches instead of one, in times of the one.
+  // The most that a split may cost: the time of both batches, divided by that of the whole batch.
   static constexpr double kMaxSplitCost = 1.2;
 
   // Refers to requests that stay valid until the next find().

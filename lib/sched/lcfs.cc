@@ -1,6 +1,6 @@
-// Last come, first served over all tenants of the group: the newest first. Under overload those
-// that are answered wait for little more than one batch, and the oldest are refused. For comparison
-// with fair and fcfs, which refuse on arrival.
+// Last come, first served over all tenants of the group. Under overload the answered requests wait
+// for little more than one batch, and the oldest are refused. For comparison with fair and fcfs,
+// which refuse on arrival.
 #include <algorithm>
 
 #include "sched/ordered_policy.h"
@@ -25,7 +25,7 @@ class Lcfs final : public QueueOrder {
       fill.put(newest);
     }
   }
-  // Unknown: a request that arrives is the next one, until another arrives.
+  // Unknown: requests that arrive later are served before this one.
   GroupQueue::Backlog backlog_ahead(const GroupQueue&, uint32_t) const noexcept override {
     return {};
   }

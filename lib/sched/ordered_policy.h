@@ -1,5 +1,5 @@
-// Makes the policy of an order over the tenants' queues: dynamic_batching.h, or
-// continuous_batching.h if requests join a running batch.
+// Makes a policy from an order over the tenants' queues: dynamic_batching.h, or
+// continuous_batching.h if PolicyOptions::continuous.
 #pragma once
 
 #include <memory>

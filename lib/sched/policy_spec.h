@@ -8,9 +8,9 @@
 namespace itif::sched {
 
 struct PolicySpec {
-  std::string_view name = "fair";  // of policy_names.h: valid for ever
+  std::string_view name = "fair";  // one of kPolicyNames, so valid for ever
   // das, slotted_das. The part of a row's requests that is chosen by utility alone: η of TCB's
-  // Algorithm 1, between 0 and 1; q is 1 − η.
+  // Algorithm 1, between 0 and 1. TCB's q is 1 − η.
   double eta = 0.8;
   // das, slotted_das: "weighted". A request's utility is its tenant's weight over its length, not 1
   // over its length.

@@ -1,5 +1,5 @@
-// The order in which requests leave the tenants' queues. Policies add the rest
-// (ordered_policy.h).
+// The interface of an order, which decides which waiting requests enter a batch next.
+// ordered_policy.h makes a policy from an order.
 #pragma once
 
 #include "sched/batch_limits.h"
@@ -15,7 +15,7 @@ class QueueOrder {
   virtual ~QueueOrder() = default;
   // Notes a request that the queue has taken in.
   virtual void pushed(const GroupQueue&, request::Request&) noexcept {}
-  // Notes a request that left the queue without the order.
+  // Notes a request that left the queue other than by select().
   virtual void removed(const request::Request&) noexcept {}
   // Notes a request that was chosen and is in the queue again: the batch would have made it late.
   virtual void put_back(const GroupQueue& queue, request::Request& request) noexcept {
@@ -27,8 +27,8 @@ class QueueOrder {
   // Allocates nothing once `choice` has room for max_requests.
   virtual void select(GroupQueue& queue, const ExecutorState& state, const BatchLimits& limits,
                       Choice& choice) noexcept = 0;
-  // Moves the requests of choice.batch together in their rows and slots (Choice::has_rows,
-  // slot_tokens), after others have left the batch. `limits`: those of select().
+  // Fills the gaps that requests have left in the rows and slots of choice.batch (Choice::has_rows,
+  // slot_tokens): gives the others new rows and slots. `limits`: those of select().
   virtual void close_gaps(const BatchLimits& /*limits*/, Choice& /*choice*/) noexcept {}
   // Returns the work in the queue that is served before a request of the tenant that arrives now.
   virtual GroupQueue::Backlog backlog_ahead(const GroupQueue& queue, uint32_t slot) const noexcept {

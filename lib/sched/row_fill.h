@@ -1,7 +1,7 @@
 // Fills the rows of a batch, one after another, within its limits.
 //
-// A request of more tokens than a row takes gets a batch alone: every model's longest request runs,
-// whatever lowers the limits.
+// A request longer than a row gets a batch of its own, so that every model's longest request runs,
+// however low the limits are.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +25,13 @@ class RowFill {
     }
   }
 
-  // Returns the tokens that the row takes in addition.
+  // Returns how many more tokens fit in the current row and in the batch.
   uint32_t room() const noexcept {
     const uint64_t row = limits_.rows.tokens - std::min<uint64_t>(row_tokens_, limits_.rows.tokens);
     const uint64_t batch = limits_.max_tokens - std::min<uint64_t>(tokens_, limits_.max_tokens);
     return static_cast<uint32_t>(std::min(row, batch));
   }
-  // Returns how many requests the batch takes in addition.
+  // Returns how many more requests the batch takes.
   uint32_t requests_left() const noexcept {
     return limits_.max_requests - static_cast<uint32_t>(batch_.size());
   }
@@ -39,7 +39,7 @@ class RowFill {
   bool full() const noexcept {
     return requests_left() == 0 || (!batch_.empty() && room() == 0 && is_last_row());
   }
-  // Goes on to the next row. Returns false, and stays, in the last one.
+  // Moves to the next row. In the last one, stays there and returns false.
   bool next_row() noexcept {
     if (is_last_row()) return false;
     ++row_;
@@ -48,8 +48,8 @@ class RowFill {
   }
   // Goes back to the first row. REQUIRES: the batch is empty.
   void restart() noexcept { row_ = 0; }
-  // Returns true if the request fits: in this row, or else in the next, where it goes on to. The
-  // first request of a batch always fits.
+  // Returns true if a request of this length fits in the current row, or in the next one, to which
+  // this function then moves. The first request of a batch always fits.
   bool makes_room(uint32_t num_tokens) noexcept {
     if (requests_left() == 0) return false;
     if (num_tokens <= room() || batch_.empty()) return true;
@@ -58,7 +58,7 @@ class RowFill {
     next_row();
     return true;
   }
-  // REQUIRES: the request fits in this row, or is the batch's first.
+  // Puts the request into the current row. REQUIRES: it fits there, or is the batch's first.
   void put(request::Request* request) noexcept {
     request->row = row_;
     count(request->num_tokens);

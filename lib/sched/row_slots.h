@@ -1,5 +1,5 @@
 // Puts the requests of a batch into the slots of their rows by first fit, in O(log n) each. Slots
-// are counted over all rows: row k has [k · n, (k + 1) · n).
+// are numbered over all rows: with s slots per row, row k has the slots [k · s, (k + 1) · s).
 //
 // One owner thread. Allocates nothing after construction.
 #pragma once
@@ -26,8 +26,9 @@ class RowSlots {
     slot_tokens_ = slot_tokens;
     begin_row(0);
   }
-  // Occupies the first slot of the row that the request fits, and returns it; nullopt: it fits
-  // none. REQUIRES: rows do not decrease from call to call; at most max_requests fit.
+  // Puts a request of num_tokens into the first slot of the row with room for it. Returns the slot;
+  // nullopt: none has room. REQUIRES: rows do not decrease from call to call; at most max_requests
+  // fit.
   std::optional<uint32_t> put(uint32_t row, uint32_t num_tokens) noexcept {
     if (row != row_) begin_row(row);
     if (num_tokens > slot_tokens_) return std::nullopt;

@@ -3,8 +3,8 @@
 //   next = tokens · (1 + (aim − time) / time) = tokens · aim / time.
 //
 // If a batch's time is a fixed part plus a part per token, the bound does not pass the best size,
-// but approaches it from either side. Each batch leaves about fixed part / aim of the distance. The
-// bound is rounded up, since small bounds would never rise otherwise.
+// but approaches it from either side. After each batch about (fixed part / aim) of the distance is
+// left. The bound is rounded up, since small bounds would never rise otherwise.
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
 // platform", SoCC 2020, section 3.3.1: "increasing or decreasing the batch size in proportion to
@@ -18,7 +18,7 @@
 namespace itif::sched {
 namespace {
 
-// The most that one batch changes the bound: a single time may be an outlier.
+// Limits of the factor by which one batch changes the bound, since its time may be an outlier.
 constexpr double kLeastFactor = 0.5;
 constexpr double kMostFactor = 4;
 

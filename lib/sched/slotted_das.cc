@@ -5,12 +5,12 @@
 // The slot size is the length of the longest utility-dominant request of all rows. A row of L
 // tokens has ⌊L / slot size⌋ slots. First fit puts a row's requests into its slots in the order in
 // which Algorithm 1 chose them, so that the utility-dominant ones come first. Requests that fit no
-// slot wait on. The paper says "greedily"; the order and first fit are ours.
+// slot keep waiting. The paper says "greedily"; the order and first fit are ours.
 //
-// A row that takes all requests that wait has no utility-dominant set. There all its requests count
-// (das_rows.h): with no request left behind, leaving one out gains nothing. Requests that another
-// rule put into the batch (urgent.h, fair_shares.h) count as well. Urgent ones are never left out:
-// if they do not fit such slots, each row is one slot.
+// A row that takes all waiting requests has no utility-dominant set. All its requests then count as
+// dominant (das_rows.h), because leaving one out would gain nothing. Requests that another rule put
+// into the batch (urgent.h, fair_shares.h) count as well. Urgent ones are never left out: if they
+// do not fit such slots, each row is one slot.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -29,10 +29,10 @@ class SlottedDas final : public DasRows {
     places_.reserve(options.limits.max_requests);
   }
 
-  // Keeps the rows and slots if first fit, which may need more room for fewer requests, now needs
-  // more rows than there are.
+  // First fit may need more rows for fewer requests. If it now needs more than there are, the rows
+  // and slots stay as they were.
   void close_gaps(const BatchLimits& limits, Choice& choice) noexcept override {
-    // An urgent batch has no slots, if the order took none of it.
+    // A batch of urgent requests only, which the order did not fill, has no slots.
     if (choice.slot_tokens == 0) return DasRows::close_gaps(limits, choice);
     places_.clear();
     slots_.begin(row_tokens(limits), choice.slot_tokens);
@@ -73,7 +73,7 @@ class SlottedDas final : public DasRows {
     uint32_t row, slot;
   };
 
-  // Slots divide the row that the planner fills, also if objectives allow fewer tokens.
+  // Slots divide the planner's whole row, even if objectives allow fewer tokens.
   static uint32_t row_tokens(const BatchLimits& limits) noexcept {
     return limits.rows.have_length() ? limits.rows.tokens : limits.max_tokens;
   }

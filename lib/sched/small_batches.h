@@ -4,6 +4,7 @@
 // an efficient one (BatchCost::efficient_tokens) wastes most of it. Urgent requests may have such
 // batches of their own while these waste at most kMostPart of the time. Beyond that, other requests
 // must fill their batches.
+//
 // Owned by the executor's thread.
 #pragma once
 
@@ -25,7 +26,7 @@ class SmallBatches {
     left_ns_ = std::min(kMostLeftNs, left_ns_ + kMostPart * static_cast<double>(passed_ns));
     return left_ns_ > 0;
   }
-  // Notes the tokens of a batch that left requests behind.
+  // Charges the time that a batch wasted. REQUIRES: the batch left requests waiting.
   void ran(uint32_t num_tokens, uint32_t efficient_tokens, const BatchCost& cost) noexcept {
     if (num_tokens >= efficient_tokens) return;
     const double part = 1 - static_cast<double>(num_tokens) / efficient_tokens;
@@ -33,7 +34,7 @@ class SmallBatches {
   }
 
  private:
-  static constexpr double kMostLeftNs = 30e6;  // of one second
+  static constexpr double kMostLeftNs = 30e6;  // the allowance of one second
 
   double left_ns_ = kMostLeftNs;
   uint64_t last_ns_ = 0;

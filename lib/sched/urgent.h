@@ -2,11 +2,12 @@
 // requests that the order (queue_order.h) chooses, so they wait only for the batch that runs when
 // they arrive, not for the backlog.
 //
-// Other requests may join an urgent one if their batch ends within a fifth of its objective after
-// its arrival. Otherwise it gets a batch of urgent requests only, if the policy allows such a small
-// one (small_batches.h), and the order alone chooses the batch after that. A tenant's requests are
-// urgent only while it has one request waiting, or no more than its share of a batch. Both rules
-// keep the share of the other tenants.
+// Other requests may join an urgent one if the batch ends within a fifth of the urgent request's
+// objective, counted from its arrival. Otherwise it gets a batch of urgent requests only, if the
+// policy allows such a small batch (small_batches.h). The order alone chooses the batch after that.
+// A tenant's requests are urgent only while one of them waits, or no more than the tenant's share
+// of a batch. The last two rules protect the shares of the other tenants.
+//
 // Owned by the executor's thread.
 #pragma once
 
@@ -28,7 +29,7 @@ class Urgent {
 
   // Moves urgent requests to `batch` by deadline (arrival + objective), within the limits, as
   // QueueOrder::select does. Returns how long the batch may take if others join it, ns. Returns
-  // kNoLimit and leaves `batch` unchanged if no request goes first.
+  // kNoLimit and leaves `batch` unchanged if no request is urgent now.
   uint64_t select(GroupQueue& queue, const Objectives& objectives, const BatchLimits& limits,
                   uint64_t now_ns, std::vector<request::Request*>& batch) noexcept;
   // Notes the whole batch, after the order has added to it.

@@ -96,7 +96,7 @@ request::Request* WaitingIndex::earliest(uint32_t max_tokens, uint32_t tree) con
   return nodes_[best].request;
 }
 
-// Sets what a node knows of its subtree, from its children.
+// Recomputes the earliest deadline of a node's subtree from its children.
 void WaitingIndex::update(uint32_t node) noexcept {
   ++num_visits_;
   Node& parent = nodes_[node];

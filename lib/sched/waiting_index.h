@@ -1,5 +1,5 @@
-// The waiting requests in the orders that policies ask for: by length, and by deadline among those
-// up to a length. Every arrival and departure updates it; nothing is sorted for a choice.
+// Finds waiting requests for policies: the shortest, and the earliest deadline among those up to a
+// length. Every arrival and departure updates the index; nothing is sorted for a choice.
 //
 // Each request belongs to a tree, whose number its policy chooses: one for all, or one for each
 // weight. A tree is a treap ordered by (length, deadline, arrival). Each node knows the earliest
@@ -63,7 +63,7 @@ class WaitingIndex {
   static constexpr uint32_t kNone = 0;         // nodes_[0] is a sentinel
   struct Node {
     request::Request* request = nullptr;
-    uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();  // of a request without: the last
+    uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();  // max: it has none
     uint64_t arrival = std::numeric_limits<uint64_t>::max();
     uint64_t priority = 0;
     uint32_t num_tokens = 0;
