@@ -1,14 +1,15 @@
-// Between batch control and the tuning of a group's share of the device.
+// The request by which batch control (sched/batch_control.h) asks the tuning of shares
+// (share_demand.h) for a larger or a smaller share of the device.
 #pragma once
 
 #include <cstdint>
 
 namespace itif::slice {
 
-// The part of the objective that a batch may take (sched/batch_control.h).
+// A batch may take this part of the latency objective (sched/batch_control.h).
 inline constexpr double kBatchAim = 0.4;
 
-// A verdict of batch control about the share.
+// Batch control asks for the same share, a larger or a smaller one.
 enum class Ask : uint8_t { kNothing, kMore, kLess };
 
 }  // namespace itif::slice

@@ -29,7 +29,7 @@ std::optional<BatchTimes::Line> BatchTimes::line() const noexcept {
   const double ns_deviation = sums_.ns_squared - n * mean_ns * mean_ns;
   const double common = sums_.tokens_ns - n * mean_tokens * mean_ns;
   double slope = mean_ns / mean_tokens;
-  // Below a part of 1e-6, the deviation is rounding.
+  // A smaller deviation is rounding: all batches had one size.
   if (tokens_deviation > 1e-6 * sums_.tokens_squared) {
     const double fitted = common / tokens_deviation;
     const double rest = std::max(0.0, ns_deviation - fitted * common) / (n - 2);

@@ -1,9 +1,9 @@
-// The time of a group's batches: a line over their tokens, fixed + per token, fitted to batches
-// that ran. It tells the time of larger batches, which a group computes on a smaller share: more
-// requests arrive while a batch runs.
+// Predicts the time of a group's batches by a line over their tokens, fixed + per token, fitted to
+// batches that ran. share_demand.h needs the time of larger batches: on a smaller share more
+// requests arrive while a batch runs, so the next batch is larger.
 //
 // The line errs to the steep side: with few batches, or batches of one size, the fixed part is 0,
-// so that larger batches promise nothing.
+// so that larger batches promise no gain.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ class BatchTimes {
   // Adds batches, after multiplying the weight of all earlier ones by `kept`.
   void add(const BatchSums& sums, double kept) noexcept;
 
-  // Returns the steepest line that the batches allow, with two standard errors of the slope, but
-  // through the origin at most; empty: too few batches.
+  // Returns the line whose slope is two standard errors above the fitted one, but at most that of
+  // the line through the origin; empty: too few batches.
   std::optional<Line> line() const noexcept;
-  // Returns the mean over tokens of the size of their batch; 0: no batches.
+  // Returns the mean size of batches in tokens, weighted by their tokens; 0: no batches.
   double tokens_per_batch() const noexcept;
   double tokens() const noexcept { return sums_.tokens; }
 

@@ -26,7 +26,7 @@ struct KneeProfile {
   std::string backbone;
   std::vector<BatchCurve> curves;  // by number of requests, ascending
 
-  // Returns the knee of the largest measured batch, which needs the most; 0: no curves.
+  // Returns the knee of the largest measured batch, which needs the largest share; 0: no curves.
   double knee_percent(double threshold = kThreshold) const noexcept {
     return curves.empty() ? 0 : slice::knee_percent(curves.back().points, threshold);
   }

@@ -11,9 +11,9 @@ namespace {
 // A satisfied group's share may differ from its demand by rounding.
 constexpr double kRounding = 1e-9;
 
-// Raises the level of water until the shares sum up to `percent`: a group's share is level times
-// `part`, but no less than `least` and no more than its demand. Groups for which part(i) is 0 are
-// left as they are.
+// Water filling: raises a level until the shares sum up to `percent`. A group's share is level
+// times `part`, but no less than `least` and no more than its demand. Groups for which part(i) is 0
+// keep their shares.
 template <class Part>
 void fill(std::span<const Demand> demands, double percent, double least, Part part,
           std::span<double> shares) noexcept {

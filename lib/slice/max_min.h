@@ -5,7 +5,8 @@
 // platform", SoCC 2020, sections 3.2.2 and 3.2.3. The paper gives no weights to tenants; here a
 // group of weight 2 has twice the fair part of a group of weight 1.
 //
-// No share exceeds its demand: lending what is left over is the device's work. Pure functions.
+// No share exceeds its demand: lending what is left over is the caller's or the device's work. Pure
+// functions.
 #pragma once
 
 #include <cstdint>

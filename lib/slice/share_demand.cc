@@ -6,14 +6,14 @@
 namespace itif::slice {
 namespace {
 
-// The part of the arrival rate at the last shortfall below which that shortfall is forgotten.
+// A shortfall is forgotten once the arrival rate is below this part of the rate at that time.
 constexpr double kRememberedRate = 0.75;
-// A group keeps this many thresholds above the share at which it fell short. Under Poisson arrivals
-// with an hour at the same rate, 2 led to half as many changes again, 4 to hardly fewer.
+// A group keeps this many thresholds above the share at which it fell short. In an hour of Poisson
+// arrivals at one rate, 2 led to 1.5 times as many changes of share, and 4 to hardly fewer.
 constexpr double kMarginThresholds = 3;
-// A group with a surplus, and one that stays short, ask for another share only if it differs by
-// this many thresholds. With 2 for the latter, the noise of 100 arrivals a second moves the shares
-// of an overloaded device every minute.
+// A group with a surplus (kSurplusThresholds), or one that stays short (kShortThresholds), asks for
+// another share only if that differs by this many thresholds. With 2 for kShortThresholds, the
+// noise of 100 arrivals a second moves the shares of an overloaded device every minute.
 constexpr double kSurplusThresholds = 2;
 constexpr double kShortThresholds = 4;
 constexpr double kDeviations = 2;  // above the mean: 95 % of exponential latencies are below
@@ -129,8 +129,8 @@ void ShareDemand::observe(const Observation& o) noexcept {
     percent_ = std::max(at_percent, options_.least_percent);
     return;
   }
-  // The share that the group computed on may be lent: what it would use of it is no demand. So the
-  // demand stays as it is until the surplus has lasted, and where it is already about right.
+  // at_percent may include lent parts, which the group does not need. So the demand changes only
+  // once the surplus has lasted, and only if it differs by several thresholds.
   const bool differs = std::abs(wanted - percent_) > kSurplusThresholds * threshold * percent_;
   if (is_lasting && differs) percent_ = std::max(wanted, options_.least_percent);
 }
@@ -146,7 +146,7 @@ void ShareDemand::grow(const Residuals& now, double at_percent, Ask ask) noexcep
   const double threshold = options_.threshold;
   const bool is_late = now.latency < -threshold;
   double factor = ask == Ask::kMore ? 1 + threshold : 1;
-  // Throughput rises with the share: arrival rate / throughput.
+  // Throughput is in proportion to the share, which grows by arrival rate / throughput.
   if (now.throughput < -threshold) factor = std::max(factor, 1 / (1 + now.throughput));
   // 1 + (latency − objective) / latency: at most doubles the share, since a queue in front of an
   // overloaded group makes latencies of any length.

@@ -34,11 +34,11 @@
 //   several thresholds.
 //
 // On a smaller share a group computes larger batches, which cost less per token. A group whose
-// batches follow each other serves just what arrives, whatever its share, so its throughput alone
+// batches run back to back serves just what arrives, whatever its share, so its throughput alone
 // would never show a surplus. Under an objective the times of its batches tell how small a share is
 // enough (residuals()). This is not in the paper, whose groups have batches of one size.
 //
-// A group in which requests wait, and none is served for as many observations, is late by any
+// A group in which requests wait, and none is served for num_observations in a row, is late by any
 // measure: it asks for twice its share.
 //
 // Reads no clock. One owner thread. Allocates nothing.
@@ -113,7 +113,8 @@ class ShareDemand {
 
  private:
   struct Residuals {
-    double latency;     // (objective − latency) / objective; without an objective 1
+    // (objective − latency) / objective; without an objective 1; while a queue drains 0.
+    double latency;
     double throughput;  // (throughput − arrival rate) / arrival rate
     // The part of the share on which tokens alone, without the fixed cost of batches, keep the
     // group computing; 0: unknown.
@@ -121,9 +122,9 @@ class ShareDemand {
   };
 
   double most_percent() const noexcept;
-  // Returns a latency that few requests exceed; 0: none was answered.
+  // Returns the mean latency plus two standard deviations, ns; 0: no request was answered.
   double late_latency_ns() const noexcept;
-  // Returns how many requests wait if the newest will be answered in half of the objective.
+  // Returns the number of waiting requests that are served in half of the objective.
   double calm_waiting() const noexcept;
   // Notes how many wait, and ends the draining once they are few, or do not become fewer.
   void drain(double waiting) noexcept;
@@ -131,11 +132,11 @@ class ShareDemand {
     return slo_ns_ == 0 ? options_.surplus_without_objective : options_.surplus;
   }
   double arrival_rate() const noexcept { return arrived_ / elapsed_ns_; }  // per ns
-  // Throughput is that of the largest batches that the group may compute, and that the times of
-  // its batches tell. On the part f of its share, batches of N tokens that follow each other take
-  // T = (fixed + per_token · N) / f, and N = rate · T. So f = load + fixed · rate / N, where load =
-  // rate · per_token. N is bounded by the group's limit, T by the aim, for which f = load + fixed /
-  // aim.
+  // Throughput is that of the largest batches that the group may compute and whose time
+  // batch_times_ can predict. On the part f of its share, batches of N tokens that run back to back
+  // take T = (fixed + per_token · N) / f, and N = rate · T. So f = load + fixed · rate / N, where
+  // load = rate · per_token. The group's limit bounds N. The aim bounds T: for T = aim, f = load +
+  // fixed / aim.
   Residuals residuals(const Observation& last) const noexcept;
   // Asks for more if nothing has been served for long enough.
   void observe_starved() noexcept;
@@ -150,14 +151,14 @@ class ShareDemand {
   double percent_;        // asked for
   double share_percent_;  // given
 
-  // Decayed sums: of all periods,
+  // Decayed sums over all periods.
   double arrived_ = 0;
   double elapsed_ns_ = 0;
-  // and of those since the last change of share.
+  // Decayed sums over the periods since the last change of share.
   double served_ = 0;
   LatencySums latencies_;
   double busy_ns_ = 0;
-  double busy_percent_ns_ = 0;  // share times time
+  double busy_percent_ns_ = 0;  // Σ share · busy time
   BatchTimes batch_times_;
   uint32_t num_observations_ = 0;
   uint32_t num_surpluses_ = 0;  // in a row

@@ -1,8 +1,8 @@
 // Decides the shares of all groups of a device. Each group's demand follows its load
 // (share_demand.h), and the device is divided by these demands (max_min.h).
 //
-// - A group whose share has changed keeps it for a hold-down. If the group comes, goes, or gets
-//   other terms, all shares follow immediately, as in the paper.
+// - A group keeps a changed share for hold_down_ns. If a group is added, removed, or gets other
+//   terms, the device is divided again immediately, as in the paper.
 // - A change of less than a threshold is made only if another group needs the room.
 // - The sum of shares never exceeds the device.
 //
@@ -10,7 +10,7 @@
 // platform", SoCC 2020, sections 3.2.1 to 3.2.3.
 //
 // Reads no clock and knows no device: time and figures are arguments. One owner thread. Allocates
-// when groups are added only.
+// only when groups are added.
 #pragma once
 
 #include <cstdint>
