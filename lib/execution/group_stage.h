@@ -74,7 +74,7 @@ class GroupStage final : private runtime::CompletionSink {
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
   const pipeline::GroupInbox& inbox() const noexcept { return *inbox_; }
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
-  // The part of the oldest running batch that has passed: counters() has it when the batch ends.
+  // The time so far of the oldest running batch. counters() includes it once the batch has ended.
   // Any thread.
   struct Running {
     uint64_t ns = 0;            // of busy_ns
@@ -161,7 +161,7 @@ class GroupStage final : private runtime::CompletionSink {
   device::Device* device_ = nullptr;
   const Clock* clock_ = nullptr;
   telemetry::ExecutorCounters counters_;
-  std::unique_ptr<pipeline::GroupInbox> inbox_;  // the stream rings its bell
+  std::unique_ptr<pipeline::GroupInbox> inbox_;  // stream_ rings its bell
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   const device::TurnTaking* turn_taking_ = nullptr;  // of stream_; null: it takes no turns

@@ -14,7 +14,7 @@ namespace itif::execution {
 class IdleWatch {
  public:
   static constexpr uint64_t kIdleAfterNs = 1'000'000'000;
-  // Between two looks: a group that works again waits as long for its part.
+  // Between two calls of look(): a group that works again waits this long for its part at most.
   static constexpr uint64_t kLookNs = 20'000'000;
 
   // The group counts as idle once it has had no work for kIdleAfterNs from now on.

@@ -1,5 +1,5 @@
-// The last batches of a group: which planner laid each out, and what auto expected. For people who
-// ask why (`itifctl group planner`).
+// Keeps a group's last batches, each with the planner that laid it out and the times that the
+// planner auto expected of each planner. `itifctl group planner` shows them.
 #pragma once
 
 #include <array>

@@ -67,8 +67,8 @@ SliceTuner::Reading SliceTuner::read(const GroupStage& stage) noexcept {
           .us_squared = c.us_squared.read()};
 }
 
-// Many batches run between two readings: one after which the group asked for more counts, though
-// the last one was good.
+// Many batches run between two readings. If the group asked for more after any of them, that
+// counts, even if the last batch met its aim.
 slice::Ask SliceTuner::ask_since(const Reading& last, const Reading& now) noexcept {
   if (now.asks_for_more != last.asks_for_more) return slice::Ask::kMore;
   return now.last_ask == slice::Ask::kLess ? slice::Ask::kLess : slice::Ask::kNothing;
@@ -85,7 +85,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
   // demand that the group could not serve.
   const double arrived =
       served + since(now.refused, last.refused) + since(now.waiting, last.waiting);
-  // Latencies are in relation to each tenant's objective: in ns of the group's objective.
+  // Latencies are counted in ppm of each tenant's objective: scales them to the group's, in ns.
   const double ppm_ns = 1e-6 * static_cast<double>(control_.slo_ns(group.id));
   slice::Observation seen = {
       .elapsed_ns = now_ns - group.read_ns,
@@ -99,7 +99,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
                         ppm_ns * ppm_ns * since(now.latency_ppm_squared, last.latency_ppm_squared)},
       .share_percent = group.used_percent,
       .ask = ask_since(last, now)};
-  // On a device whose groups compute in turns, a group has the part of the time in which it had the
+  // If groups compute in turns, a group computes on the part of its busy time in which it had the
   // turn: more than its share while others are idle.
   const bool has_turns = group.stage->device().info().division == device::Division::kTime;
   if (has_turns && seen.busy_ns > 0) {

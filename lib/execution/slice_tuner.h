@@ -41,11 +41,11 @@ class SliceTuner {
   // Changes the part of the device that all groups together have; all shares follow.
   void set_device_percent(double percent, uint64_t now_ns) noexcept;
 
-  // Leaves out the time up to now: the next observation begins here.
+  // Ignores the loads up to now: the next observation begins here.
   void skip(uint64_t now_ns) noexcept;
   // Observes and decides if a period has passed. Returns true if any share has changed.
   bool tick(uint64_t now_ns) noexcept;
-  // When tick() has work next; UINT64_MAX: no group.
+  // Returns when tick() has work next; UINT64_MAX: there is no group.
   uint64_t next_ns() const noexcept { return groups_.empty() ? UINT64_MAX : next_ns_; }
 
   // A group's share, the same with lent parts, and the share that it asks for, in percent; 0: no
@@ -74,7 +74,7 @@ class SliceTuner {
     uint64_t read_ns;
     Reading last;
     double given_percent = 0;
-    double used_percent = 0;  // that it computes on
+    double used_percent = 0;  // of the device, on which the group computes
   };
 
   // Returns what batch control has asked for since `last`.

@@ -1,15 +1,15 @@
 // Chooses how a group's compute pool waits between operators: by spinning, or by sleeping early.
 //
-// It is used only for a group that shares its CPUs with workers (pipeline/lcores.h). Spinning makes
+// Only a group that shares its CPUs with workers uses it (pipeline/lcores.h). Spinning makes
 // batches faster while the workers have nothing else to do. In a flood, spinning threads take the
 // CPU time that the workers need to drop datagrams. device/host/pool_wait.h has the measurements.
 //
 // The pool sleeps early while more than kFloodPerS datagrams and requests per second are dropped or
 // refused. Repeats count as dropped: they take as much of the workers' time. The pool spins again
-// after kCalmNs below half of that rate. Waiting requests are not counted:
-// clients that wait for their answers are served faster by a pool that spins.
+// after kCalmNs below half of that rate. Waiting requests are not counted: a pool that spins serves
+// clients that wait for their answers faster.
 //
-// Owned by the group's thread, which asks before each batch. It reads no clock.
+// Owned by the group's thread, which asks before each batch. Reads no clock.
 #pragma once
 
 #include <cstdint>

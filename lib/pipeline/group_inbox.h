@@ -1,7 +1,7 @@
 // The requests that workers lend to a group: a ring per worker, each with one producer (the worker)
 // and one consumer (the group's thread). Workers thus write nothing that other workers write.
 //
-// Workers also read here how many requests wait for the group, and how long it is busy.
+// Workers also read here how many requests wait for the group, and how long the group will be busy.
 // execution/group_stage.h has the group's thread.
 #pragma once
 

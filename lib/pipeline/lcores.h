@@ -1,5 +1,5 @@
-// CPU placement: EAL's lcore arguments, unless the configuration names them, and the CPUs that
-// executors may use.
+// Places threads on CPUs: chooses EAL's lcore arguments, unless the configuration names them, and
+// the CPUs that executors may use.
 //
 // A busy-polling worker needs its own CPU: each is pinned to one, counted from the last, and
 // executors use the others. Adaptive workers and executors share all CPUs, scheduled by the kernel.

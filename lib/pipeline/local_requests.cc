@@ -95,12 +95,12 @@ Result<LocalRequests::Answer> LocalRequests::ask(GroupInbox& inbox,
 void LocalRequests::collect() noexcept {
   ReturnRing::Item item;
   while (returns_->pop(&item, 1) == 1) {
-    if (!item.has_ended()) continue;  // only its packets, which go with it
+    if (!item.has_ended()) continue;  // its packets are back, but are freed with the request
     Lent& lent = reinterpret_cast<Lent&>(item.request());
     lent.has_ended = true;
     lent.request.in_flight->remove();
   }
-  // The newest is the caller's, who frees it.
+  // Skips the newest request: ask() frees that one.
   for (auto at = lent_.begin(); at != lent_.end() && std::next(at) != lent_.end();)
     at = at->has_ended ? lent_.erase(at) : std::next(at);
 }

@@ -51,9 +51,9 @@ class LocalRequests {
     wire::ResultKind result_kind = wire::ResultKind::kDefault;
     std::vector<std::byte> result;
   };
-  // Sends one request to the group of `model` and waits until it has ended or `gives_up` returns
-  // true, which is called periodically. Errors: kUnavailable (given up), kResourceExhausted (packet
-  // buffers, or too many requests given up).
+  // Sends one request to the group of `model` and waits for its end. Calls `gives_up` periodically,
+  // and stops waiting once it returns true. Errors: kUnavailable (given up), kResourceExhausted
+  // (packet buffers, or too many requests given up).
   Result<Answer> ask(GroupInbox& inbox, const tenant::ServedModel& model, const Question& question,
                      const std::function<bool()>& gives_up);
   // Frees requests that were given up and have ended since.

@@ -124,7 +124,7 @@ Status Pipeline::add_port(const config::Config& config, const config::Port& port
   return add_workers(ready, num_workers, options, random);
 }
 
-// Makes the workers of a port. Those beyond its queues share a queue with its worker.
+// Makes the workers of a port. Workers beyond its queues share the queue of another worker.
 Status Pipeline::add_workers(const net::Port& port, uint16_t num_workers,
                              const WorkerOptions& common, Random& random) {
   const net::PortConfig& config = port_configs_.back();
@@ -189,7 +189,7 @@ Status Pipeline::start() {
       static_cast<Worker*>(worker)->run();
       return 0;
     };
-    // The ports are open: a worker needs no capability. A change of the user takes them as well.
+    // The ports are open: a worker needs no capability. A later change of the user drops them, too.
     const auto run_without_rights = [](void* worker) {
       drop_thread_capabilities();
       static_cast<Worker*>(worker)->run();

@@ -28,7 +28,7 @@ class Pipeline {
   // lcores than workers).
   static Result<std::unique_ptr<Pipeline>> create(const config::Config& config, const Clock& clock,
                                                   const wire::Key& token_secret, Random& random);
-  // As create(), for ports that another process has: their workers start after open_ports().
+  // As create(), for ports that another process has open: workers start after open_ports().
   // `infos`: of the configured ports, in order.
   static Result<std::unique_ptr<Pipeline>> create_beside(const config::Config& config,
                                                          const Clock& clock,
@@ -55,7 +55,7 @@ class Pipeline {
   std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   std::span<const std::unique_ptr<net::Port>> ports() const noexcept { return ports_; }
   std::span<const net::Mempool> pools() const noexcept { return pools_; }  // one per port, in order
-  // Those of the workers, in order, then that of local().
+  // Returns the workers' return rings, in order, then that of local().
   std::vector<ReturnRing*> return_rings() const;
   LocalRequests& local() noexcept { return *local_; }
   std::vector<std::vector<unsigned>> worker_cpus() const;  // that each worker may run on
@@ -79,7 +79,7 @@ class Pipeline {
   std::unique_ptr<LocalRequests> local_;
   std::vector<unsigned> lcores_;  // of each worker
   std::atomic<bool> running_{false};
-  bool changes_user_ = false;  // after its start, for process.user
+  bool changes_user_ = false;  // process.user: the process becomes that user after start()
 };
 
 }  // namespace itif::pipeline

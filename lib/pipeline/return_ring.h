@@ -47,7 +47,7 @@ class ReturnRing {
     static_assert(sizeof(Item) == sizeof(request::Request*));
     return ring_->pop(reinterpret_cast<request::Request**>(out), count);
   }
-  // In requests.
+  // Returns for how many requests the ring has room.
   unsigned capacity() const noexcept { return ring_->capacity() / kItemsOfRequest; }
   bool empty() const noexcept { return ring_->empty(); }
   unsigned size() const noexcept { return ring_->size(); }

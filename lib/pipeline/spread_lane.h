@@ -1,11 +1,11 @@
-// The rings between a worker that owns a queue of a port, and a member: a worker that has no queue
-// and shares the owner's (spreader.h).
+// The two rings between an owner, the worker of a port's queue, and a member, a worker that has no
+// queue and shares the owner's (spreader.h).
 //
 //   owner ── received frames ──► member
 //   owner ◄── frames to send ─── member
 //
-// Each ring has one producer and one consumer. It owns the frames in it. It takes as many frames as
-// it has room for, and never blocks. A worker that puts frames in wakes the other one if it sleeps.
+// Each ring has one producer and one consumer, and owns the frames in it. Putting frames in never
+// blocks: the ring takes as many as it has room for. The producer wakes the consumer if it sleeps.
 #pragma once
 
 #include <rte_ring.h>

@@ -47,7 +47,7 @@ Spreader::Split Spreader::split(std::span<rte_mbuf*> burst) noexcept {
 
 size_t Spreader::collect(net::TxBuffer& out) noexcept {
   const size_t share = out.room() / (lanes_.size() + 1);
-  // With room for a few frames only, the owner's answers get it every second time.
+  // If only a few frames fit, the owner's answers and the members take turns.
   if (share == 0 && (waits_ = !waits_)) return 0;
   std::array<rte_mbuf*, net::TxBuffer::kCapacity> frames;
   size_t collected = 0;

@@ -31,16 +31,16 @@ class Spreader {
   Spreader(std::vector<SpreadLane*> lanes, uint64_t seed) : lanes_(std::move(lanes)), seed_(seed) {}
 
   struct Split {
-    size_t own = 0;     // the first of the burst: the owner's share
-    size_t full = 0;    // the next: a member's ring had no room
-    size_t passed = 0;  // no longer in the burst
+    size_t own = 0;     // frames at the front of the burst: the owner's share
+    size_t full = 0;    // frames behind them, for a member whose ring had no room
+    size_t passed = 0;  // frames that members have taken over
   };
-  // Passes frames on to the members, and moves the rest to the front of the burst, in order. The
-  // caller still owns these. REQUIRES: burst.size() <= kMaxBurst.
+  // Passes frames on to the members, and moves the other frames to the front of the burst, in
+  // order. The caller still owns the other frames. REQUIRES: burst.size() <= kMaxBurst.
   Split split(std::span<rte_mbuf*> burst) noexcept;
 
-  // Moves frames of the members to `out`, as many as leave the owner's answers their share of the
-  // room. Returns their number.
+  // Moves frames of the members to `out`, but leaves the owner's answers their share of the room.
+  // Returns the number of frames.
   size_t collect(net::TxBuffer& out) noexcept;
   // Returns true if a member has put frames to send into its ring.
   bool has_to_send() const noexcept;
@@ -51,7 +51,7 @@ class Spreader {
   std::vector<SpreadLane*> lanes_;
   uint64_t seed_;
   size_t first_ = 0;    // the lane that the next collect() begins with
-  bool waits_ = false;  // collect() leaves what little room there is to the owner
+  bool waits_ = false;  // the last collect() left the little room to the owner
 };
 
 }  // namespace itif::pipeline

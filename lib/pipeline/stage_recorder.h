@@ -1,9 +1,9 @@
 // Records the times of a worker's answered requests, in histograms of all tenants together and of
 // each. One thread records, others read.
 //
-// Requests are recorded in blocks. The rows of many tenants do not fit the cache: add() begins to
-// load the memory that the end of the block writes. The histograms of all tenants take a block's
-// values stage by stage.
+// Requests are recorded in blocks. The rows of many tenants do not fit the cache, so add()
+// prefetches the memory that is written when the block ends. The histograms of all tenants take a
+// block's values stage by stage.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The time of an answered request in each stage, from its points in time.
+// Computes how long an answered request was in each stage, from its time stamps.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace itif::pipeline {
 
-// In ns, by telemetry::Stage. A point that was not stamped, or that another thread's clock puts
-// before the point ahead of it, counts as reached together with the one ahead: the stages always
-// add up to the total.
+// Returns ns by telemetry::Stage. A point without a stamp, or with one that another thread's clock
+// puts before the preceding point, counts as reached together with the preceding one. So the stages
+// always add up to the total.
 inline std::array<uint64_t, telemetry::kNumRequestStages> stage_times(
     const request::Times& times) noexcept {
   using telemetry::Stage;

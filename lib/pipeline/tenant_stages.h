@@ -60,7 +60,7 @@ class TenantStageTable {
   // Records a request, in two steps: find() begins to load the memory that record() writes.
   struct Cells;
   void find(uint32_t tenant_index, const Times& times, Cells& cells) const noexcept;
-  // `ns_of(stage)`: those times.
+  // `ns_of(stage)`: the times that find() was called with.
   template <class NsOf>
   static void record(const Cells& cells, NsOf&& ns_of) noexcept;
 
@@ -77,7 +77,7 @@ class TenantStageTable {
     if (rows_ == nullptr) return;
     const Row& row = first_row_[tenant_index];
     into.num_requests += read(row.num_requests);
-    // The stages before it add up to the total.
+    // The total is the last stage: the sum of all others.
     for (size_t s = 0; s < row.ns.size(); ++s) {
       const uint64_t ns = read(row.ns[s]);
       into.ns[s] += ns;
@@ -117,7 +117,7 @@ struct TenantStageTable::Cells {
   std::array<uint64_t*, telemetry::kNumRequestStages> counts;  // by telemetry::Stage
 };
 
-// Calls f with each stage's number, without a loop: the data path's addresses are then constants.
+// Calls f with each stage's number, unrolled, so that the data path's offsets are constants.
 template <class F>
 inline void for_each_request_stage(F&& f) noexcept {
   [&]<size_t... kStages>(std::index_sequence<kStages...>) {

@@ -1,4 +1,4 @@
-// Records the next requests of one tenant, for people who follow single requests.
+// Records the times of a tenant's next requests, for people who follow single requests.
 //
 // One trace at a time. Workers call add() with each request that ends or is refused; while nobody
 // traces its tenant this costs a load and a comparison. Records go to slots that the first trace
@@ -22,7 +22,7 @@
 
 namespace itif::pipeline {
 
-// Times that were not reached are 0.
+// A finished or refused request. Its times of stages that it did not reach are 0.
 struct TracedRequest {
   uint64_t request_id = 0;
   uint32_t session = 0;
@@ -64,10 +64,10 @@ class Tracer {
 
  private:
   struct Slot {
-    std::atomic<uint32_t> trace{0};  // the one whose record is complete here
+    std::atomic<uint32_t> trace{0};  // whose record is complete in this slot
     TracedRequest request;
   };
-  static constexpr uint32_t kClosed = UINT32_MAX;  // a trace's claims, when no more are taken
+  static constexpr uint32_t kClosed = UINT32_MAX;  // in claims_: the trace takes no more records
 
   static uint64_t pair(uint32_t trace, uint32_t low) noexcept {
     return uint64_t{trace} << 32 | low;

@@ -17,8 +17,8 @@ constexpr uint64_t kLastAnswersNs = 1'000'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
 constexpr uint32_t kSessionsPerSweep = 16;
 
-// A worker's sequence numbers begin at a number that no earlier process and no other worker is
-// near, so that no two of their datagrams have the same nonce.
+// Returns a worker's first sequence number. It is far from the numbers of other workers and of
+// earlier processes, so that no two datagrams have the same nonce.
 uint64_t first_sequence(const wire::Key& secret, uint16_t worker) noexcept {
   const auto hash = wire::siphash128(secret, std::as_bytes(std::span(&worker, 1)), {});
   return wire::load_word(hash.data());
@@ -170,7 +170,7 @@ size_t Worker::poll() noexcept {
   return done;
 }
 
-// If another process accepts requests from now on, forgets incomplete ones: clients repeat them.
+// If another process accepts requests from now on, forgets incomplete ones. Clients repeat them.
 void Worker::on_intake_changed() noexcept {
   intake_ = snapshot_->intake();
   if (intake_ != tenant::Intake::kIgnore) return;
@@ -238,8 +238,8 @@ void Worker::watch_link() noexcept {
   if (link.up) announce();
 }
 
-// Another host uses one of our addresses: says so, and announces ours again, at most every 10 s, as
-// RFC 5227, section 2.4 (b), defends an address.
+// Logs that another host uses one of our addresses, and announces ours again, at most every 10 s,
+// as RFC 5227, section 2.4 (b), defends an address.
 void Worker::note_conflict(const net::Frame& frame) noexcept {
   constexpr uint64_t kConflictPeriodNs = 10'000'000'000;
   if (now_ns_ < next_conflict_ns_) return;

@@ -92,7 +92,7 @@ struct WorkerOptions {
   }
 };
 
-// Returns the options that the configuration sets. It leaves id, queue, lanes, pool, local,
+// Returns the options that the configuration sets. The caller sets id, queue, lanes, pool, local,
 // path_mtu and seed.
 WorkerOptions worker_options(const config::DataPlane& plane);
 
@@ -106,7 +106,7 @@ class Worker {
                                                 const WorkerOptions& options);
   ~Worker();
 
-  // Sends the frames that announce the port's addresses, unless its link is down: poll() sends them
+  // Sends the frames that announce the port's addresses. If the link is down, poll() sends them
   // when it comes up. REQUIRES: as poll().
   void announce() noexcept;
   // Runs one iteration of the loop; returns the amount of work done.
@@ -138,7 +138,7 @@ class Worker {
     net::HashedKey key;                                    // of the datagram
     uint32_t session_hash = 0;                             // of its place in the table of sessions
     net::DropReason refusal = net::DropReason::kNone;      // of the frame
-    wire::ParseError malformed = wire::ParseError::kNone;  // the datagram
+    wire::ParseError malformed = wire::ParseError::kNone;  // of the datagram
     // The verdict on the tag, if it could be checked together with the burst's others.
     enum Tag : uint8_t { kUnchecked, kGood, kBad } tag = kUnchecked;
   };
@@ -190,7 +190,8 @@ class Worker {
     const tenant::Tenant* tenant = nullptr;
     const wire::Key* key = nullptr;
     net::DropReason refusal = net::DropReason::kNone;
-    // The key, if any is needed, is the tenant's: the sender may know of the refusal.
+    // Returns true if the sender has shown the tenant's key, or needs none. It may then learn of a
+    // refusal.
     bool is_authentic() const noexcept {
       return refusal == net::DropReason::kNone || refusal == net::DropReason::kTokenRequired ||
              refusal == net::DropReason::kSessionsFull;

@@ -1,5 +1,5 @@
-// Parses received mbufs and dispatches their datagrams. Handles all that need no request:
-// neighbours, echo, ping, hello, ack, resend.
+// The worker's receive path: parses mbufs and dispatches their datagrams. Handles all that is no
+// request: neighbours, echo, ping, hello, ack, resend.
 #include <rte_mbuf.h>
 
 #include "net/neighbour.h"
@@ -12,8 +12,8 @@ namespace itif::pipeline {
 using net::DropReason;
 using net::Outcome;
 
-// Handles a burst in stages, each for all of its frames: what a frame needs from memory is loaded
-// while the frames before it are handled.
+// Handles a burst in stages, each for all of its frames, so that the memory that a frame needs is
+// loaded while the frames before it are handled.
 void Worker::receive(std::span<rte_mbuf* const> mbufs) noexcept {
   constexpr size_t kCacheLineBytes = 64;
   for (rte_mbuf* mbuf : mbufs) {

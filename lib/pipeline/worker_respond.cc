@@ -121,8 +121,8 @@ void Worker::expire(net::Context& context) noexcept {
   respond_status(context);
 }
 
-// The client repeats a complete request because it has heard nothing: says that the request waits
-// or runs and when to ask again, or repeats the refusal of one that has expired.
+// Answers a client that repeats a complete request: says that the request waits or runs and when to
+// ask again, or repeats the refusal if the request has expired.
 void Worker::answer_repeat(net::Context& context, const net::Endpoint& peer) noexcept {
   if (request::has_expired(context.request)) {
     wire::Header header = answer_header(context, wire::Type::kStatus);

@@ -1,4 +1,4 @@
-// A queue that several workers share.
+// The worker's side of a queue that several workers share (spreader.h).
 #include "pipeline/worker.h"
 
 namespace itif::pipeline {
