@@ -50,7 +50,7 @@ control::ServerOptions server_options(const config::Control& control) {
           .state_dir = control.state_dir};
 }
 
-// How this process was started.
+// The command line, program and CPUs that this process was started with.
 struct Launch {
   std::string config_file;
   int take_over = -1;   // the channel to the process that hands over; -1: none
@@ -111,8 +111,8 @@ Result<std::unique_ptr<pipeline::Pipeline>> create_pipeline(const config::Config
   uint64_t seed = 0;
   randombytes_buf(&seed, sizeof seed);
   Random random(seed);
-  // New in every process, also in a handover: nothing captured before runs afterwards. Clients get
-  // a new token with the next answer.
+  // The secret is new in every process, also in a handover, so that no datagram captured before
+  // runs afterwards. Clients get a new token with the next answer.
   wire::Key token_secret;
   randombytes_buf(token_secret.data(), token_secret.size());
   if (takeover != nullptr)
@@ -242,13 +242,13 @@ Status serve(const config::Config& config, const Launch& launch, serving::Takeov
   if (takeover == nullptr) ITIF_TRY(start_prometheus());
   if (!starts_late) ITIF_TRY(start_ports(*plane));
   ITIF_TRY(serving::leave_root(account, config, *plane, takeover != nullptr));
-  // As the user that itifd is from now on, and before a filter may forbid programs.
+  // Starts the checker as itifd's new user, and before a filter may forbid programs.
   ITIF_TRY(start_model_checker(config.process, launch, cpus, checker));
   if (checker)
     service.check_models_with([&checker](const auto& files, const auto& gives_up) {
       return checker->check(files, gives_up);
     });
-  // No GPU's driver has run under the filter yet, so the kernel only logs what it would refuse.
+  // The filter is not tested with a GPU's driver, so the kernel only logs the calls outside of it.
   std::string seccomp = config.process.seccomp;
   if (seccomp == "auto") seccomp = info.kind == "cuda" ? "log" : "refuse";
   ITIF_TRY(serving::install_seccomp_filter({.mode = seccomp,
@@ -372,9 +372,9 @@ int run(int argc, char** argv) {
 }  // namespace itif::app
 
 int main(int argc, char** argv) {
-  // It would end the process until there is a handler.
+  // SIGHUP would end the process until there is a handler.
   ::signal(SIGHUP, SIG_IGN);
-  // Not an itifd: the process that one starts to parse models.
+  // This process is the checker that an itifd starts to parse models.
   if (argc == 2 && std::string_view(argv[1]) == itif::serving::kModelCheckerArgument)
     return itif::serving::run_model_checker(itif::serving::kCheckerSocket);
   itif::device::limit_pool_spinning(argv);

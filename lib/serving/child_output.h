@@ -1,5 +1,5 @@
-// The output of a sandboxed child: what it writes to standard error. It may be anything if files
-// have taken the child over.
+// Reads the output of a sandboxed child, its standard error. If the parsed files have taken the
+// child over, the output may be any bytes.
 //
 //   output = lines of libraries; kTextFollows; the text that the child returns
 #pragma once

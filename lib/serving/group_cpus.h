@@ -1,10 +1,9 @@
 // Divides the executors' CPUs among groups. A group may have CPUs of its own, which only groups
-// with the same set compute on. All other groups share the CPUs that no group has for itself: at
-// least one.
+// with the same set compute on. All other groups share the remaining CPUs, at least one.
 //
-// So two groups have either the same CPUs, on which they compute in turns (device/host/turns.h), or
-// none in common, and compute at once. Sets are kept by the groups' names, also while a group does
-// not run. The result does not depend on the order in which groups start.
+// So two groups either have the same CPUs, on which they compute in turns (device/host/turns.h), or
+// have none in common and compute at the same time. Sets are kept by the groups' names, also while
+// a group does not run. The result does not depend on the order in which groups start.
 #pragma once
 
 #include <cstdint>

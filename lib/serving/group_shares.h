@@ -1,6 +1,6 @@
-// Divides a device among its groups. A group has the share that control has set, or a part
-// of what these leave: parts in proportion to the groups' weights, or parts that follow their
-// loads, too, which a thread of this object decides twice a second (execution/slice_tuner.h).
+// Divides a device among its groups. A group has the share that control has set. Groups without a
+// set share divide the rest by their weights or, if tuned, by weights and loads; a thread of this
+// object then decides twice a second (execution/slice_tuner.h).
 //
 // A device that divides its time gives the time of idle groups to the others by itself. One that
 // divides its multiprocessors does not: there, a group that has had no work for a second lends its
@@ -31,7 +31,7 @@ class GroupShares {
     bool tunes = false;  // parts follow the loads; else the weights alone
     // For tuned groups.
     slice::UnmetDemands unmet_demands = slice::UnmetDemands::kEqual;
-    uint64_t hold_down_ns = 2'000'000'000;  // a share that has changed stays as long
+    uint64_t hold_down_ns = 2'000'000'000;  // a changed share stays for this long
   };
   // `clock` outlives the object.
   GroupShares(const Clock& clock, const Options& options);
@@ -43,13 +43,13 @@ class GroupShares {
     uint32_t set_percent = 0;  // by control; 0: not set
     uint32_t weight = 1;       // at least 1; without effect while set_percent is not 0
     double knee_percent = 0;   // as set_knee(); a tuned group starts with it
-    // It has no tenants yet: until begin(), it has the least share, and those of the others do not
-    // change.
+    // The group has no tenants yet. Until begin(), it has the least share, and the other groups
+    // keep their shares.
     bool yields = false;
-    // CPUs that only groups with the same set compute on; empty: those that no such group has.
+    // CPUs that only groups with the same set compute on; empty: the CPUs that remain.
     std::vector<unsigned> own_cpus = {};
   };
-  // Adds a group, which gets its share at once, as all others do. The stage outlives its entry.
+  // Adds a group and gives all groups their new shares. The stage outlives its entry.
   // REQUIRES: no such number.
   void add(uint16_t number, execution::GroupStage& stage, const Entry& entry);
   // Gives a group that yields its share. An unknown number is ignored.
@@ -62,9 +62,10 @@ class GroupShares {
   void set(uint16_t number, uint32_t percent);
   // Changes Entry::weight. An unknown number is ignored.
   void set_weight(uint16_t number, uint32_t weight);
-  // Gives a group exactly this share until end_measuring(), without lent parts, to measure it. On a
-  // device that divides its processors, the others have no part meanwhile and compute on all of
-  // them. Loads change no share meanwhile. An unknown number is ignored. REQUIRES: percent > 0.
+  // Gives a group exactly this share until end_measuring(), without lent parts, to measure it.
+  // Meanwhile loads change no share, and on a device that divides its processors, the other groups
+  // have no part of their own and compute on all processors. An unknown number is ignored.
+  // REQUIRES: percent > 0.
   void measure(uint16_t number, uint32_t percent);
   // Gives a measured group the share that it had. Loads of the meantime do not count.
   void end_measuring(uint16_t number);
@@ -111,7 +112,7 @@ class GroupShares {
   }
   void set_terms(const Group& group);
   void give() noexcept;
-  // Returns true if another group of its device is measured, which divides its processors.
+  // Returns true if the device divides its processors and another of its groups is measured.
   bool is_beside_measured(const Group& group) const noexcept;
   void look_for_idle_groups(uint64_t now_ns) noexcept;
   uint64_t period_ns() const noexcept;

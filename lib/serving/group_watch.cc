@@ -12,11 +12,11 @@ namespace {
 
 using telemetry::Stage;
 
-// Readings are kept at least so far apart, and the older they are, the farther.
+// The least distance between kept readings. Older readings are farther apart.
 constexpr uint64_t kSpacingNs = 250'000'000;
 constexpr uint64_t kSpacingPart = 10;  // of their age
 
-// A count that was made again since the earlier reading has begun at 0.
+// A counter that was recreated since the earlier reading has begun at 0 again.
 uint64_t grown(uint64_t now, uint64_t before) {
   return now >= before ? now - before : now;
 }
@@ -217,8 +217,8 @@ GroupWatch::Reading GroupWatch::count(const std::vector<TenantInfo>& tenants,
   return now;
 }
 
-// Keeps a reading that is old enough for each interval. Those between others that are close to each
-// other leave, so that about a hundred stay.
+// Keeps a reading that is old enough for each interval. Removes readings whose neighbours are close
+// to each other, so that about a hundred stay.
 void GroupWatch::keep(const Reading& now) {
   if (now.at_ns - kept_.back().at_ns < kSpacingNs) return;
   kept_.push_back(now);

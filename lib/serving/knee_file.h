@@ -12,7 +12,8 @@
 
 namespace itif::serving {
 
-// Returns "knee-<hash of both>.json". Only the file's own fields prove that it belongs to them.
+// Returns "knee-<hash of device and backbone>.json". Only the file's own fields prove that it
+// belongs to this device and backbone.
 std::string knee_file_name(std::string_view device, std::string_view backbone);
 
 // Accepts any bytes. Errors: kNotFound (no file), kPermission, kUnsupported (another version),

@@ -1,6 +1,7 @@
 // Threads that do the long work of changes: they read, convert and pack the weights of models, and
 // free memory. They run in the background (base/background_thread.h), so that executors and workers
-// lose no CPU time to them. The thread that waits for work keeps it going while all CPUs are busy.
+// lose no CPU time to them. The thread that waits for posted work calls keep_pace(), so that the
+// work goes on while all CPUs are busy.
 //
 // Any thread may call post() and run(), except the threads themselves.
 #pragma once
@@ -37,7 +38,7 @@ class LoaderThreads {
   // Runs `work` and waits for its end, also while posted work keeps the other threads busy. Throws
   // what `work` throws.
   void run(const std::function<void()>& work);
-  // Call it now and then while waiting for posted work.
+  // Keeps posted work going while all CPUs are busy. Call it every kPacePeriod during a wait.
   void keep_pace() noexcept;
 
  private:

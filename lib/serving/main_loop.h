@@ -29,8 +29,8 @@ class MainLoop {
   // Lets SIGTERM and SIGINT end the process at once.
   static void release_stop_signals() noexcept;
 
-  // Calls `task` in every wait, at the beginning and then once a period. Returns nothing that ends
-  // a wait. REQUIRES: period_ns is not 0.
+  // Calls `task` in every wait, at the beginning and then once a period. A task cannot end a wait.
+  // REQUIRES: period_ns is not 0.
   void every(uint64_t period_ns, std::function<void()> task);
   // Tells the service manager that the service is ready.
   void announce_ready(std::string_view status);

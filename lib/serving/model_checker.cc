@@ -118,7 +118,7 @@ Status ModelChecker::start_process() {
 }
 
 void ModelChecker::end_process() {
-  socket_ = Descriptor();  // it ends by that; kill() is for one that hangs
+  socket_ = Descriptor();  // a closed socket ends the checker; kill() is for one that hangs
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;

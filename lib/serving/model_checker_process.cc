@@ -30,7 +30,7 @@ constexpr int kNice = 10;  // beside threads that serve
 // Crashes the child for the model in this directory. For tests only.
 constexpr const char* kCrashVariable = "ITIF_TEST_CRASHING_MODEL";
 
-// Leaves the right to read the files of other users, if itifd has it.
+// Drops all capabilities but the right to read the files of other users, if itifd has it.
 void drop_capabilities() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, 2> data{};
@@ -43,8 +43,9 @@ void drop_capabilities() {
   (void)::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 }
 
-// itifd's loaders run only when no other thread needs the CPU, and it helps them when all are busy.
-// It cannot help this process, which therefore keeps the ordinary policy, with less weight.
+// itifd's loaders run only when no other thread needs the CPU, and itifd keeps them going when all
+// CPUs are busy. It cannot do so for this process, which therefore keeps the ordinary policy, with
+// less weight.
 void give_way() {
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_OTHER, &none);
@@ -56,7 +57,7 @@ Status open_all(const model::ModelFiles& files) try {
       crashing != nullptr && files.directory == crashing)
     std::abort();
   ITIF_TRY(backbone::open_model(files));
-  // itifd reports an error of theirs, if it uses them.
+  // Ignores errors of samples: itifd reports them, if it uses the samples.
   (void)model::read_samples(files.directory);
   return {};
 } catch (const std::exception& e) {
@@ -72,7 +73,7 @@ std::string check_in_sandbox(const ModelToCheck& model) {
       fail(Code::kCorrupt, fmt::format("{}: parsing its files needs more memory than {} "
                                        "(process.model_check_memory): the model is refused",
                                        files.directory, format_bytes(limits.memory_bytes))));
-  // Not by an exception: libraries throw it where no exception may leave.
+  // Ends the child without std::bad_alloc, which libraries throw where no exception may leave.
   std::set_new_handler([] { end_child(no_memory_answer); });
   const std::array<std::string, 2> directories{files.directory, files.base};
   const size_t count = files.base.empty() ? 1 : 2;
@@ -112,7 +113,7 @@ std::string answer_to(const std::string& request) {
 }  // namespace
 
 int run_model_checker(int socket) {
-  // It ends with itifd, which may still load models after these signals.
+  // The checker ends with itifd, which may still load models after these signals.
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(number, SIG_IGN);
   ::signal(SIGCHLD, SIG_IGN);  // supervisors leave no zombies
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

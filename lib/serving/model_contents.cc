@@ -78,7 +78,7 @@ bool may_be_read(const fs::path& path) {
   return may_be_parsed(path) || extension == ".safetensors" || extension == ".jsonl";
 }
 
-// Thrown while files are read, to end that.
+// Thrown to end the reading of files.
 struct GivenUp {};
 
 void check(const std::function<bool()>& gives_up) {

@@ -25,7 +25,7 @@ class NewProcess {
   struct Options {
     std::string binary;
     std::string config_file;
-    cpu_set_t cpus;  // those of this process when it started: threads are pinned since
+    cpu_set_t cpus;  // of this process at its start, before its threads were pinned
     // DPDK's, of this process: the new one may be another user, for whom DPDK has another default.
     std::string runtime_directory;
   };
@@ -42,8 +42,8 @@ class NewProcess {
   std::string last_lines() const;
   // Ends the process and waits for its end. Does nothing if it has ended.
   void kill();
-  // Lets the process live on after this object. The channel stays open as long as this process
-  // lives: the new process takes its end for this one's.
+  // Lets the new process live on after this object. The channel stays open as long as this process
+  // lives: when the channel ends, the new process knows that this one has ended.
   void release() {
     pid_ = -1;
     channel_.keep_open();

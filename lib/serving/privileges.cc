@@ -43,7 +43,7 @@ struct DriverNeeds {
   std::string_view driver;
   Capabilities always, to_open;
 };
-// af_xdp removes its program from the interface when it closes.
+// af_xdp needs net_admin always: it removes its program from the interface when it closes.
 constexpr DriverNeeds kNeeds[] = {
     {"net_af_packet", 0, bit(CAP_NET_ADMIN) | bit(CAP_NET_RAW)},  // MAC address, promiscuous
     {"net_af_xdp", bit(CAP_NET_ADMIN), bit(CAP_NET_ADMIN) | bit(CAP_NET_RAW) | bit(CAP_BPF)},
@@ -203,7 +203,7 @@ Status drop_privileges(const std::optional<Account>& account, Capabilities kept,
                        const config::Process& process) {
   const bool is_root = ::geteuid() == 0;
   if (is_root && (!account || account->uid == 0)) return {};
-  // A niceness of 0: loaders leave the policy SCHED_IDLE.
+  // Allows a niceness of 0, which loaders need to leave the policy SCHED_IDLE.
   kept |= raise_limit(RLIMIT_NICE, 20, CAP_SYS_NICE);
   // A port's memory may be locked.
   const Capabilities lock = raise_limit(RLIMIT_MEMLOCK, RLIM_INFINITY, CAP_IPC_LOCK);

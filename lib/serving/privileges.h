@@ -26,7 +26,8 @@ struct Account {
 };
 
 // Returns the account that process.user and process.group name; nothing if both are empty.
-// Errors: kNotFound (names the key), kPermission (the process may not become that user).
+// Errors: kNotFound (names the key), kInvalidArgument (a group without a user), kPermission (the
+// process may not become that user).
 Result<std::optional<Account>> find_account(const config::Process& process);
 
 // A set of capabilities: bit CAP_… of linux/capability.h.
@@ -51,10 +52,10 @@ Status leave_root(const std::optional<Account>& account, const config::Config& c
 Status give_files(const Account& account, const config::Config& config,
                   std::span<const std::string> directories);
 
-// Becomes the account, if any, with all threads, and keeps `kept` of the calling thread's
-// capabilities, also for programs that it starts; and those that stand for limits that cannot be
-// raised, of locked memory if ports are opened. Root without an account keeps all. Main thread.
-// Errors: kPermission.
+// Makes all threads run as the account, if any. The calling thread keeps the capabilities `kept`,
+// also for programs that it starts. Limits of niceness and, if `opens_ports`, of locked memory are
+// raised; a capability is kept in place of a limit that cannot be. Root without an account keeps
+// all. Main thread. Errors: kPermission.
 Status drop_privileges(const std::optional<Account>& account, Capabilities kept, bool opens_ports,
                        const config::Process& process);
 

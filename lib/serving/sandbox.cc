@@ -36,9 +36,9 @@ constexpr std::string_view kSandboxCalls =
     "exit exit_group futex getpid gettid getrandom rt_sigaction rt_sigprocmask rt_sigreturn "
     "sched_getaffinity sched_yield clock_getres clock_gettime clock_nanosleep nanosleep "
     "gettimeofday time getuid geteuid getgid getegid getrlimit restart_syscall ";
-// Only a process's own end needs these.
+// Allowed for the process itself only, which needs them to end.
 constexpr const char* kOwnProcess[] = {"tgkill", "kill"};
-// Programs ask, and take a refusal for an answer.
+// Programs try these calls, and go on if they are refused.
 constexpr const char* kSandboxRefuses[] = {"ioctl", "prlimit64", "sysinfo", "uname", "mlock"};
 constexpr uint64_t kWrites = O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
 constexpr rlim_t kMaxFiles = 1024;

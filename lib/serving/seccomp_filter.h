@@ -1,9 +1,9 @@
 // The system calls that the process may make once it serves (seccomp(2)).
 //
 // An allow list: calls that a data plane of DPDK, CUDA, OpenMP, SQLite and ZeroMQ makes while it
-// serves, and those that a successor makes while it starts, which inherits the filter. Left out are
-// ptrace, mount, kexec, modules, keys, bpf, userfaultfd, io_uring, perf, other processes' memory,
-// namespaces, and sockets of other families.
+// serves, and calls that a successor, which inherits the filter, makes while it starts. Left out
+// are ptrace, mount, kexec, modules, keys, bpf, userfaultfd, io_uring, perf, other processes'
+// memory, namespaces, and sockets of other families.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Messages to systemd, as sd_notify(3) sends them. They do nothing without NOTIFY_SOCKET. They wait
-// for a second at most, if the socket is full. By hand instead of libsystemd: a datagram of text.
+// Sends messages to systemd, as sd_notify(3) does. A message is a datagram of text, so libsystemd
+// is not needed. Does nothing without NOTIFY_SOCKET. Waits for a second at most if the socket is
+// full.
 #pragma once
 
 #include <sys/types.h>

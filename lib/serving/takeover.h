@@ -56,7 +56,7 @@ class Takeover {
   void report_failure(const Error& error);
   // Returns true once the old process has ended; completes what had to wait for that.
   bool old_process_has_ended();
-  // Returns the old process, or 0 if it has ended. Any thread, after finish().
+  // Returns the process id of the old process; 0: it has ended. Any thread, after finish().
   pid_t old_process() const;
 
  private:

@@ -38,9 +38,9 @@ std::unexpected<Error> TenantService::changed_contents(const tenant::Record& rec
                           record.name, version.model_dir, base));
 }
 
-// Returns an error if the contents, which are not those of the version any more, must not serve
-// instead. The newest version that had them decides: the canary and a version that was rolled back
-// are not for all requests, and a canary with the active version's contents is none.
+// Returns an error if the new contents of a version's files must not serve. The newest version that
+// had these contents decides: the canary and a version that was rolled back are not for all
+// requests, and a canary with the active version's contents is none.
 Status TenantService::check_not_withheld(const tenant::Record& record,
                                          const tenant::Version& version,
                                          const std::string& digest) {

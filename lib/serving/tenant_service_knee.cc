@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<uint32_t, 10> kPercents = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
 
 // Makes compute pools that wait sleep early, also if the group is alone. Beside a competitor they
-// do so in any case, and points that were measured differently would make no curve.
+// do so in any case, and all points of a curve must be measured alike.
 class SleepEarly {
  public:
   explicit SleepEarly(device::Device& device) : device_(device) { device_.sleep_early(true); }

@@ -47,7 +47,8 @@ bool TenantService::takes(uint16_t group, const model::BackboneSpec& spec) const
          (!is_full(group) || has_previous(group));
 }
 
-// The tenants of two groups share weights, but neither batches nor settings.
+// Warns that a full group made another one necessary. The tenants of two groups share weights, but
+// neither batches nor settings.
 void TenantService::warn_of_full_group(const std::string& tenant, const model::BackboneSpec& spec,
                                        uint16_t made) const {
   for (uint16_t i = 0; i < stages_.size(); ++i) {

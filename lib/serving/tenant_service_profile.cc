@@ -124,8 +124,8 @@ std::optional<plan::CostTables> TenantService::read_tables(uint16_t group) const
   return std::move(*read);
 }
 
-// Changes to the costs measured with as many threads as the group has now. Without any, the group
-// keeps those that it has.
+// Uses the knee and the costs that were measured with as many threads as the group has now. The
+// group keeps its costs if there are no such costs.
 void TenantService::use_profiles_of_pool(uint16_t group) {
   find_knee(group);
   if (!layouts_[group].tables || layouts_[group].tables->backbone == profiled_as(*stages_[group]))

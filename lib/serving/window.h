@@ -1,5 +1,6 @@
 // Counts of the last seconds, for rates and percentiles that follow the traffic. Keeps two earlier
-// readings: when the newer is 5 s old, it replaces the older and the current one replaces it.
+// readings. When the newer one is 5 s old, it replaces the older one, and the current reading takes
+// its place.
 #pragma once
 
 #include <cstdint>
