@@ -10,7 +10,7 @@
 namespace itif::net {
 
 // Returns the folded ones'-complement sum of 16-bit words in network order, not complemented. An
-// odd last byte is padded with 0. `sum`: of words before them, folded or not.
+// odd last byte is padded with 0. `sum`: the sum of preceding words, folded or not.
 uint16_t ones_sum(std::span<const std::byte> bytes, uint32_t sum = 0) noexcept;
 
 // Returns the folded sum of both addresses and `sum`.

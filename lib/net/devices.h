@@ -27,7 +27,7 @@ std::string file_prefix(const std::vector<std::string>& args);
 // Returns the arguments with another --file-prefix.
 std::vector<std::string> with_file_prefix(std::vector<std::string> args, const std::string& prefix);
 
-// Returns the device's arguments with the MAC address, if only its arguments can set it.
+// Returns the device's arguments. Adds the MAC address if the driver takes it only from there.
 std::string with_mac(const std::string& device, const MacAddress& mac);
 
 // Returns true if two processes can have a device of this driver open at the same time, and both
@@ -49,7 +49,7 @@ void remove_stale_sockets(const std::vector<std::string>& args);
 Status attach_devices(std::span<const std::string> devices);
 
 // Returns EAL's folders of this process and of the one that a handover would start. Makes the
-// latter if it does not exist, and lets other users enter the folder of all of them.
+// latter if it does not exist, and lets other users enter the folder that contains both.
 // REQUIRES: EAL runs.
 std::vector<std::string> make_runtime_directories();
 // Gives the files of EAL's hugepages to a user, so that a later process of this user can use the

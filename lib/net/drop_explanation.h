@@ -1,5 +1,5 @@
-// Each reason to drop a datagram in words, for `itifctl drops` and docs/operations.md. A test
-// compares the document's tables, of drops and of repeats, with these.
+// Explains each reason to drop a datagram, for `itifctl drops` and docs/operations.md. A test
+// compares the document's tables, of drops and of repeats, with these explanations.
 #pragma once
 
 #include <optional>

@@ -14,8 +14,8 @@
 
 namespace itif::net {
 
-// Returns nullopt for all that is not UDP, or whose headers do not fit `frame`: ARP, ICMP, IP
-// fragments, runts. `seed`: secret, so that a stranger cannot aim at one worker.
+// Returns the hash; nullopt for all that is not UDP, or whose headers do not fit `frame`: ARP,
+// ICMP, IP fragments, runts. `seed`: secret, so that a stranger cannot aim at one worker.
 std::optional<uint32_t> flow_hash(std::span<const std::byte> frame, uint64_t seed) noexcept;
 
 }  // namespace itif::net

@@ -68,7 +68,7 @@ std::array<uint8_t, kSize> load_array(const std::byte* at) noexcept {
   return value;
 }
 
-// Makes whole words: a reader of a word that was written in two parts waits for the cache.
+// Writes whole words: reading a word that was written in two parts would wait for the cache.
 Ipv6Address padded(const Ipv4Address& address) noexcept {
   uint64_t words[2] = {};
   std::memcpy(words, address.data(), address.size());

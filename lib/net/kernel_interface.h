@@ -11,7 +11,7 @@ class KernelInterface {
   enum class Link : uint8_t {
     kUp,
     kDown,     // by an administrator, or without a carrier
-    kRemoved,  // a new interface of the same name is another one
+    kRemoved,  // for ever: a new interface of the same name is another one
     kUnknown,  // the kernel does not say
   };
 

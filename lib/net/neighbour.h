@@ -1,6 +1,6 @@
-// Answers what keeps a host reachable: ARP requests, IPv6 neighbour solicitations (RFC 4861,
-// including the unspecified source of duplicate address detection), ICMP and ICMPv6 echo, MLDv2
-// queries (RFC 3810), and datagrams to ports at which nobody listens.
+// Answers the frames that keep a host reachable: ARP requests, IPv6 neighbour solicitations (RFC
+// 4861, including the unspecified source of duplicate address detection), ICMP and ICMPv6 echo,
+// MLDv2 queries (RFC 3810), and datagrams to ports at which nobody listens.
 //
 // The reply is written into the received mbuf and goes to the MAC address that the request came
 // from, so there is no neighbour table. Solicitations arrive by multicast, so the port must receive

@@ -88,9 +88,9 @@ class Port {
 
   const PortInfo& info() const noexcept { return info_; }
   bool is_open() const noexcept { return open_; }
-  // Connects a memif client again whose server has gone. Returns true if a server listens: the link
-  // comes up when it has answered, unless reconnect() is called before. Does nothing if the link is
-  // up, or with other drivers. REQUIRES: no other thread uses the port.
+  // Reconnects a memif client whose server has gone. Returns true if a server listens: the link
+  // comes up when the server has answered, unless reconnect() is called before. Does nothing if the
+  // link is up, or with other drivers. REQUIRES: no other thread uses the port.
   bool reconnect() noexcept;
   PortStats stats() const noexcept;
   Link link() const noexcept;

@@ -261,7 +261,7 @@ void Reassembler::set_timer(Context& context, uint64_t expiry_ns) noexcept {
   context.has_timer = true;
 }
 
-// A request that arrives whole, without a deadline, needs nothing of the timers' memory.
+// Skips the timers' memory for a request that arrived whole, without a deadline.
 void Reassembler::cancel_timer(Context& context) noexcept {
   if (context.has_timer) timers_.cancel(slot_of(context));
   context.has_timer = false;

@@ -45,7 +45,7 @@ struct ReassemblyLimits {
   uint32_t tenant_max_contexts = 4096;
   uint64_t tenant_max_held_bytes = 128u << 20;
   uint32_t max_tenants = 4096;              // tenant_index is below this
-  uint32_t max_pieces_per_request = 16384;  // 16 MiB in pieces of 1,384 bytes takes 12,123
+  uint32_t max_pieces_per_request = 16384;  // 16 MiB in pieces of 1,368 bytes (the default): 12,265
   // For piece tables of requests with more than Context::kInlinePieces pieces; 24 bytes per slot.
   uint32_t piece_slots = 262144;
   // Reports kTimeout after this time without a piece, and after kMostTimeouts times that time since
@@ -64,8 +64,8 @@ struct alignas(64) Context {
 
   request::Request request;  // must be the first member: see of()
 
-  // A further piece reads and writes these two cache lines, the first of the request, and its place
-  // in the table of pieces. The others stay where they are.
+  // Adding a further piece reads and writes only these two cache lines, the first one of the
+  // request, and the piece's place in the table of pieces.
   alignas(64) uint32_t num_pieces = 0;
   uint32_t num_arrived = 0;
   uint32_t budget_us = 0;

@@ -49,7 +49,8 @@ class RefusedKeys {
   bool is_remembered(uint64_t refused_ns, uint64_t now_ns) const noexcept {
     return refused_ns != 0 && now_ns - refused_ns < memory_ns_;
   }
-  // Then no entry needs to be read: the table is larger than a first-level cache.
+  // Returns true if all refusals are forgotten. The callers then read no entry: the table is larger
+  // than a first-level cache.
   bool is_empty(uint64_t now_ns) const noexcept { return !is_remembered(newest_ns_, now_ns); }
 
   uint64_t memory_ns_;

@@ -1,9 +1,9 @@
-// Limits the replies to addresses that nobody has proven, per source prefix: forged sources cannot
-// direct more than this at a network, whatever the replies' size.
+// Limits the rate of replies to unproven addresses, per source prefix: forged sources cannot direct
+// more replies than that at a network, whatever their size.
 //
 // A bucket for each hash of an IPv4 /24 or IPv6 /56 prefix; prefixes with the same hash share one.
-// Source: the generic cell rate algorithm (ITU-T I.371), with bursts of a tenth of a second. One
-// owner thread.
+// Source: the generic cell rate algorithm (ITU-T I.371), with bursts of a tenth of a second, at
+// least 8 replies. One owner thread.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The sessions of clients that have proven their address and key, and the sequence numbers that the
-// worker has accepted of each: nothing that was captured runs twice.
+// worker has accepted of each, so that no captured datagram runs twice.
 //
 // A session is one client program's session at one address and port, with one tenant. It is created
 // after its first datagram has been verified, so strangers take no memory. It is kept until the

@@ -1,9 +1,9 @@
-// The frames that a worker is about to send: on its queue, or by the worker that has the queue.
+// The frames that a worker is about to send: on its queue, or through the worker that has one.
 //
 // Owned by one worker. push() takes over the mbuf, also on failure. flush() offers all frames to
 // the device, or to the other worker, once; refused frames stay for the next flush. When the device
 // has taken nothing for kMaxRefusalNs, the frames are freed and counted, so that a dead link does
-// not hold mbufs for ever. They wait for the other worker as long as it takes.
+// not hold mbufs for ever. Frames for another worker wait without a limit.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class FrameSink {
 class TxBuffer {
  public:
   static constexpr size_t kCapacity = 128;
-  // Longer than another process at the port (memif) waits for a CPU that it shares.
+  // Longer than the process at the other end of a memif waits for a CPU that it shares.
   static constexpr uint64_t kMaxRefusalNs = 50'000'000;
 
   // `sink`: takes the frames instead of the queue.
@@ -47,7 +47,7 @@ class TxBuffer {
   // Frames given to the device. A sink counts its frames itself, when they reach the device.
   uint64_t sent() const noexcept { return sent_; }
   uint64_t sent_bytes() const noexcept { return sent_bytes_; }
-  uint64_t dropped() const noexcept { return dropped_; }  // refused for too long
+  uint64_t dropped() const noexcept { return dropped_; }  // refused for too long, or full
 
  private:
   static constexpr uint64_t kNever = UINT64_MAX;

@@ -30,7 +30,7 @@ const unsigned char* bytes_of(std::span<const std::byte> bytes) noexcept {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
-// Replaces the text by the other one. Returns the tag.
+// Encrypts or decrypts the text in place. Returns the tag.
 std::array<std::byte, kAeadTagBytes> run(const AeadInput& input, IMB_CIPHER_DIRECTION direction,
                                          IMB_CHAIN_ORDER order) noexcept {
   constexpr size_t kHashedNonceBytes = 16;

@@ -21,14 +21,14 @@ struct AeadInput {
   std::span<const std::byte, kAeadKeyBytes> key;
   std::span<const std::byte, kAeadNonceBytes> nonce;
   std::span<const std::byte> associated;  // authenticated, not encrypted
-  std::span<std::byte> text;              // replaced by the other text
+  std::span<std::byte> text;              // encrypted or decrypted in place
 };
 
 // Allocates this thread's state now.
 void prepare_aead() noexcept;
 // Encrypts input.text. Returns the tag.
 std::array<std::byte, kAeadTagBytes> aead_encrypt(const AeadInput& input) noexcept;
-// Decrypts input.text. Returns false, and zeroes the text, if the tag is not that of these bytes.
+// Decrypts input.text. Returns false, and zeroes the text, if the tag does not match the input.
 // The comparison takes constant time.
 bool aead_decrypt(const AeadInput& input, std::span<const std::byte, kAeadTagBytes> tag) noexcept;
 

@@ -25,8 +25,8 @@ Header reply_header(const Header& to, Type type) noexcept {
   return reply;
 }
 
-// Completes the header where it is sent from: each copy of a header that has just been written
-// field by field waits for the fields.
+// Writes the last fields to the header in `datagram`, not to a copy: copying a header that has just
+// been written field by field would wait for the stores.
 bool seal(const Header& fields, const Key& key, std::span<std::byte> datagram) noexcept {
   const size_t head_bytes = header_size(fields.auth);
   if (datagram.size() < head_bytes || datagram.size() - head_bytes > kMaxFragmentBytes)

@@ -47,7 +47,7 @@ using Key = std::array<std::byte, 16>;
 std::array<std::byte, kTagBytes> compute_tag(const Key& key, const Header& header,
                                              std::span<const std::byte> payload) noexcept;
 
-// Returns true if the tag depends on the payload: always, but for the pieces of messages under
+// Returns true if the tag depends on the payload: always, except for pieces of messages under
 // Auth::kHeader. Ranges of resends and texts of statuses are thus always covered.
 constexpr bool tag_covers_payload(Auth auth, Type type) noexcept {
   return auth != Auth::kHeader || (type != Type::kRequest && type != Type::kResponse);
@@ -84,8 +84,8 @@ size_t build(const Header& header, std::span<const std::byte> payload, const Key
 bool seal(const Header& fields, const Key& key, std::span<std::byte> datagram) noexcept;
 
 // Encrypts a payload in place and returns its tag. The nonce consists of fields of the header, so
-// that `header` must not be sealed twice with different payloads; see Header::sequence. REQUIRES:
-// as compute_tag(). Source: XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03), by libsodium.
+// `header` must not be sealed twice with different payloads; see Header::sequence. REQUIRES:
+// as compute_tag(). Source: XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03), by aead.h.
 std::array<std::byte, kTagBytes> encrypt(const Key& key, const Header& header,
                                          std::span<std::byte> payload) noexcept;
 
@@ -94,8 +94,9 @@ constexpr size_t header_size(Auth auth) noexcept {
   return kHeaderBytes + (auth == Auth::kNone ? 0 : kTagBytes);
 }
 
-// An address token proves that a client receives at its address. `receiver` is the part of the
-// server that accepts it, which knows the sequence numbers that it has accepted with it.
+// The input of an address token, which proves that a client receives at its address. `receiver` is
+// the part of the server that accepts the token: it knows the sequence numbers that it has accepted
+// with the token.
 struct TokenInput {
   std::span<const std::byte> address;  // 4 or 16 bytes, in network order
   uint16_t port = 0;                   // in host order

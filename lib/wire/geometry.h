@@ -50,7 +50,8 @@ constexpr uint32_t response_fragment_bytes(uint32_t configured_fragment_bytes,
   return configured_fragment_bytes < fits ? configured_fragment_bytes : fits;
 }
 
-// Keeps a resend no larger than a piece of the message that it refers to.
+// Returns the most ranges of a resend: its payload is no larger than a piece of the message that it
+// refers to.
 constexpr size_t max_resend_ranges(uint32_t fragment_bytes) noexcept {
   const size_t fits = fragment_bytes / 8;
   return fits < kMaxRanges ? fits : kMaxRanges;

@@ -95,8 +95,8 @@ enum Flag : uint16_t {
   // the server's that was reflected.
   kFlagOfResponse = 1u << 3,
   kFlagTruncate = 1u << 4,  // request, text: truncate to the model's limit instead of refusing
-  // request: say which version of the tenant's model answers; response: `status` says so. Clients
-  // that do not ask get responses as before, in which `status` is 0.
+  // request: asks which version of the tenant's model answers; response: `status` is that version.
+  // Clients that do not ask get responses as before, in which `status` is 0.
   kFlagModelVersion = 1u << 5,
 };
 
@@ -134,8 +134,8 @@ struct [[gnu::packed]] Header {
   uint64_t request_id = 0;              // 14  unique in the session
   uint32_t total_bytes = 0;             // 22  payload of the whole message
   uint32_t offset = 0;                  // 26  of this piece in the message
-  // request: deadline after arrival of its first piece, 0: none; response: time in the server;
-  // token: remaining validity. Microseconds.
+  // Microseconds. request: deadline after arrival of its first piece, 0: none; response: time in
+  // the server; busy: ask again after this time, 0: unknown; token: remaining validity.
   uint32_t budget_us = 0;                         // 30
   uint16_t payload_bytes = 0;                     // 34  in this datagram
   PayloadKind payload_kind = PayloadKind::kNone;  // 36

@@ -150,7 +150,8 @@ bool bad_fields(const HeaderWords& words, const TypeRule& rule) noexcept {
   return set != 0;
 }
 
-// A response has a status, the model's version, only with the flag; a status always says why.
+// In a response, `status` is the model's version, 0 without kFlagModelVersion. In a status, it is
+// never kOk.
 bool bad_status(const Header& h) noexcept {
   const bool is_response = h.type == Type::kResponse;
   const bool has_version = (h.flags & kFlagModelVersion) != 0;

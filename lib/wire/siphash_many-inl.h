@@ -1,5 +1,6 @@
-// Included by siphash_many.cc once per kind of vector, in a namespace: ITIF_LANES 64-bit lanes,
-// compiled for ITIF_TARGET. No include guard, no includes.
+// SipHash of several inputs in the lanes of vector registers. siphash_many.cc includes this file
+// once per width of vectors, each in a namespace of its own: ITIF_LANES 64-bit lanes, compiled for
+// ITIF_TARGET. No include guard, no includes.
 
 using Lanes = uint64_t __attribute__((vector_size(8 * ITIF_LANES)));
 struct State {
@@ -68,7 +69,7 @@ ITIF_INLINE Lanes row_of(const SipHashInput& input, size_t at) noexcept {
   return reinterpret_cast<Lanes>(row);
 }
 
-struct Rows {};  // are in registers
+struct Rows {};  // the rows are in registers
 
 ITIF_INLINE void load_words(const SipHashInput* const* inputs, size_t done, Rows&,
                             Lanes* words) noexcept {

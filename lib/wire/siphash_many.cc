@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kBlockWords = 8;
 constexpr size_t kBlockBytes = 8 * kBlockWords;
 
-// Returns the input's words, its last one with the length included.
+// Returns the number of the input's words, including the last one, which holds the length.
 size_t num_words(const SipHashInput& input) noexcept {
   return (input.head.size() + input.tail.size()) / 8 + 1;
 }
