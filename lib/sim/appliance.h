@@ -74,8 +74,8 @@ class Appliance {
   uint32_t max_tokens(size_t group = 0) const noexcept { return groups_[group].max_tokens; }
   // Bytes of the device that the groups hold without tenants.
   uint64_t device_bytes_of_groups() const noexcept { return group_bytes_; }
-  // A group's part of the device in percent, with what others lend it; 0: it has none now. 100 each
-  // if it is not divided.
+  // Returns a group's part of the device in percent, with lent parts; 0: it has none now. 100 for
+  // each group if the device is not divided.
   double share_percent(size_t group) const noexcept;
   // Batches, tokens, …: of all stages so far, also of those that a fault has ended.
   struct Totals {
@@ -98,7 +98,7 @@ class Appliance {
     std::shared_ptr<const plan::CostTables> tables;
     std::unique_ptr<execution::GroupStage> stage;
     uint32_t max_tokens = 0;  // of one request
-    bool has_slice = false;   // and requests
+    bool has_slice = false;   // it has its part of the device, and requests
     execution::IdleWatch idle;
     double lent_percent = 0;  // its part, with what idle groups lend it; 0: it has none
     // Without overlap a thread launches a batch and waits for its end before all else.

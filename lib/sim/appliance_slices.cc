@@ -56,8 +56,8 @@ void Appliance::update_parts() {
   if (has_changed) give_parts();
 }
 
-// An idle group keeps its own part, on which its next batch begins, and the others have it, too,
-// until it works again.
+// An idle group keeps its own part, on which its next batch begins. The other groups have that
+// part, too, until the group works again.
 void Appliance::give_parts() {
   double busy = 0, idle = 0;
   for (size_t i = 0; i < groups_.size(); ++i)
@@ -91,7 +91,7 @@ double Appliance::own_percent(size_t group) const noexcept {
   return left / num_without;
 }
 
-// When a group comes or goes next, or the tuner decides.
+// Returns when a group comes or goes next, or the tuner decides.
 uint64_t Appliance::next_division_ns() const noexcept {
   uint64_t next_ns = tuner_ ? tuner_->next_ns() : UINT64_MAX;
   if (scenario_.slices.mode == SliceMode::kNone) return next_ns;

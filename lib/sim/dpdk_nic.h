@@ -1,5 +1,6 @@
-// A DPDK port in memory: what a simulated link delivers, the worker receives, and what it sends can
-// be taken. One per process, because EAL starts once; simulations use it one after another.
+// A DPDK port in memory: the worker receives the frames that a simulated link delivers, and the
+// link takes the frames that the worker sends. One per process, because EAL starts once;
+// simulations use it one after another.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// Simulations that go wrong, from a seed: datagrams are lost, duplicated, reordered and damaged,
-// the device fails, tenants are removed and added, and the appliance restarts with its registry. A
-// client with a wrong key sends all the while. The seed also chooses batch policy and planner. The
-// models of every fourth seed generate.
+// Injects faults into simulations, by a seed: datagrams are lost, duplicated, reordered and
+// damaged, the device fails, tenants are removed and added, and the appliance restarts with its
+// registry. A client with a wrong key sends all the while. The seed also chooses batch policy and
+// planner. The models of every fourth seed generate.
 //
-// After each run these hold, or the run reports which does not:
+// Each run checks these invariants, and reports one that does not hold:
 //
 // - Every request has exactly one outcome, and the sums of the client's and the worker's counters
 //   are exact: each received datagram was forwarded, held or dropped for a reason.

@@ -1,4 +1,4 @@
-// The measurements of a simulated run.
+// The measurements of a simulated run, as structs, as a table and as JSON.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct TenantResults {
   void merge(const TenantResults& other);
 };
 
-// A period of a group, in scenarios that have several groups or divide the device.
+// A group's figures of one period, in scenarios that have several groups or divide the device.
 struct GroupInterval {
   uint64_t sent = 0, answered = 0;
   uint64_t missed = 0;                       // answered later than the tenant's objective

@@ -1,4 +1,4 @@
-// The model of a scenario: a preset, with other sizes.
+// Chooses the model of a scenario: a preset, whose sizes the scenario may replace.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Directories of models that exist to be loaded by a simulated device, which reads no weights: the
-// tensors have the right names and shapes and are holes of a sparse file, except for the model's
-// mark in their first 8 bytes (device/sim/row_marks.h).
+// Writes models for a simulated device, which reads no weights: the tensors have the right names
+// and shapes, but are holes of a sparse file, except for the model's mark in the first 8 bytes of
+// each (device/sim/row_marks.h).
 #pragma once
 
 #include <cstdint>

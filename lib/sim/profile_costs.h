@@ -1,6 +1,6 @@
-// Operator costs from a group's profile (plan/cost_tables.h): the GEMMs as measured, and the other
-// operators of a pass by the rows of each request, charged to attention, since only it knows the
-// requests' lengths.
+// Takes operator costs from a group's profile (plan/cost_tables.h). GEMMs cost as measured. All
+// other operators of a pass cost by the rows of each request, and are charged to attention, the
+// only operator that knows the requests' lengths.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A scenario: what a simulated run consists of. docs/simulation.md explains every key.
+// A scenario describes a simulated run: device, groups, tenants, arrivals, client and link.
+// docs/simulation.md explains every key.
 #pragma once
 
 #include <cstdint>
@@ -167,7 +168,7 @@ struct Scenario : GroupScenario {
 Status check(const Scenario& scenario);
 // Errors: kInvalidArgument, kUnsupported: no planner, or one that the model's executor refuses.
 Status check_planner(const ModelChoice& model, std::string_view planner);
-// The most tokens that a request of the group generates; 0: its model does not generate.
+// Returns the most tokens that a request of the group generates; 0: its model generates none.
 uint32_t max_output_tokens(const GroupScenario& group, const model::BackboneSpec& spec);
 
 }  // namespace itif::sim

@@ -113,7 +113,7 @@ Status Simulation::remove_all() {
   return {};
 }
 
-// Submits the requests that have arrived. One that finds the engine full is lost, as measured.
+// Submits the requests that have arrived. A request that finds the engine full counts as lost.
 void Simulation::submit_due() {
   for (size_t i = 0; i < sources_.size(); ++i) submit_due(i);
 }
@@ -244,7 +244,7 @@ uint64_t Simulation::objective_of(const Pending& pending) const noexcept {
   return targets_[pending.tenant].record.slo_ns;
 }
 
-// Groups that divide the device keep a time line.
+// Adds the figures since the last call to the groups' time lines, if the scenario has them.
 void Simulation::note_groups() {
   noted_.resize(sources_.size());
   for (size_t i = 0; i < sources_.size(); ++i) {

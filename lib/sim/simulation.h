@@ -19,7 +19,7 @@
 
 namespace itif::sim {
 
-// Positions in a group's random token ids at which a text may begin.
+// Number of positions in a group's random token ids at which a text may begin.
 inline constexpr size_t kIdTable = 65536;
 
 struct SimulationOptions {

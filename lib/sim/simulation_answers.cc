@@ -1,4 +1,4 @@
-// Payloads of the requests, and whether answers are those that they must have.
+// Makes the payloads of requests, and checks their answers.
 #include <cstring>
 
 #include "device/sim/next_tokens.h"
@@ -17,7 +17,7 @@ void Simulation::make_payloads(size_t group) {
       source.ids.push_back(static_cast<uint16_t>(random_.below(source.spec.vocab)));
     return;
   }
-  // No cost depends on the pixels: zeros do.
+  // No cost depends on the pixels, so all are 0.
   const wire::ImagePrefix prefix = {.height = static_cast<uint16_t>(input.height),
                                     .width = static_cast<uint16_t>(input.width),
                                     .channels = static_cast<uint16_t>(input.channels)};

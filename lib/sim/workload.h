@@ -28,9 +28,9 @@ struct Draw {
 
 class Workload {
  public:
-  // Requests of `group` for duration_ns; times count from its first. Lengths are cut to max_tokens,
-  // and those of outputs to max_output; 0: the model does not generate. Errors: kNotFound,
-  // kInvalidArgument: a file that a scenario names, with the line.
+  // Draws requests of `group` for duration_ns; times count from the start of its arrivals. Lengths
+  // are cut to max_tokens, and those of outputs to max_output; 0: the model does not generate.
+  // Errors: kNotFound, kInvalidArgument: a file that a scenario names, with the line.
   static Result<Workload> make(const GroupScenario& group, uint64_t duration_ns,
                                uint32_t max_tokens, uint64_t seed, uint32_t max_output = 0);
 
