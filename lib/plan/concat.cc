@@ -6,8 +6,6 @@
 // With the setting row_tokens, every row of every batch has that length, so that batches of B rows
 // take equal times, and the batch policy may fill the rows (DAS). Without it, L is the longest
 // request of the batch: shorter rows would not hold it, and longer ones compute more masked scores.
-#include <algorithm>
-
 #include "plan/planner_kind.h"
 #include "plan/row_filling.h"
 
@@ -27,26 +25,13 @@ class Concat final : public Planner {
   void plan_rows(std::span<const Item> items, const RowChoice& choice,
                  Plan& plan) noexcept override {
     const uint32_t capacity = row_tokens_ > 0 ? row_tokens_ : longest_of(items);
-    rows_.fill(items, choice.rows, capacity, plan);
-    if (choice.rows.empty() || !has_several_tenants(items)) return;
-    // The policy has mixed the tenants in its rows, and each run of a tenant's requests is a GEMM.
-    // Rows that are filled tenant by tenant have fewer runs.
-    const uint32_t most = num_rows(plan) + num_rows(plan) / kMoreRows;
-    rows_.fill(items, {}, capacity, plan);
-    if (num_rows(plan) > most) rows_.fill(items, choice.rows, capacity, plan);
+    rows_.fill_few(items, choice.rows, capacity, plan);
   }
   std::optional<PlannedRows> rows() const noexcept override {
     return planned_rows(row_tokens_, max_rows_);
   }
 
  private:
-  // 1/kMoreRows more rows than the policy's are worth their fewer runs.
-  static constexpr uint32_t kMoreRows = 8;
-
-  static bool has_several_tenants(std::span<const Item> items) noexcept {
-    return std::ranges::any_of(items, [&](const Item& item) { return item.slot != items[0].slot; });
-  }
-
   const uint32_t row_tokens_;
   const uint32_t max_rows_;
   RowFilling rows_;

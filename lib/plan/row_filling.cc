@@ -21,11 +21,30 @@ RowFilling::RowFilling(const PlanLimits& limits) : limits_(limits) {
 
 void RowFilling::fill(std::span<const Item> items, std::span<const uint32_t> groups,
                       uint32_t capacity, Plan& plan) noexcept {
+  assign(items, groups, capacity);
+  append_rows(items, capacity, plan);
+}
+
+void RowFilling::fill_few(std::span<const Item> items, std::span<const uint32_t> groups,
+                          uint32_t capacity, Plan& plan) noexcept {
+  assign(items, groups, capacity);
+  if (!groups.empty()) {
+    const bool several =
+        std::ranges::any_of(items, [&](const Item& item) { return item.slot != items[0].slot; });
+    const size_t most = rows_.size() + (several ? rows_.size() / kMoreRows : 0);
+    assign(items, {}, capacity);
+    if (rows_.size() > most) assign(items, groups, capacity);
+  }
+  append_rows(items, capacity, plan);
+}
+
+// Finds a row for each item.
+void RowFilling::assign(std::span<const Item> items, std::span<const uint32_t> groups,
+                        uint32_t capacity) noexcept {
   CHECK(items.size() <= limits_.max_requests);
-  plan.clear();
+  rows_.clear();
   if (items.empty()) return;
   CHECK(capacity >= 1 && capacity <= limits_.max_rows);
-  rows_.clear();
   next_.assign(items.size(), kLastOfRow);
   CHECK(groups.empty() || groups.size() == items.size());
   grouped_.clear();
@@ -35,14 +54,13 @@ void RowFilling::fill(std::span<const Item> items, std::span<const uint32_t> gro
   for (size_t begin = 0, end; begin < grouped_.size(); begin = end) {
     end = begin + 1;
     while (end < grouped_.size() && grouped_[end] >> 32 == grouped_[begin] >> 32) ++end;
-    assign_rows(items, std::span(grouped_).subspan(begin, end - begin), capacity);
+    assign_group(items, std::span(grouped_).subspan(begin, end - begin), capacity);
   }
-  for (const Row& row : rows_) append(items, row, capacity, plan);
 }
 
 // Finds a row for each item of a group.
-void RowFilling::assign_rows(std::span<const Item> items, std::span<const uint64_t> group,
-                             uint32_t capacity) noexcept {
+void RowFilling::assign_group(std::span<const Item> items, std::span<const uint64_t> group,
+                              uint32_t capacity) noexcept {
   keys_.clear();
   for (const uint64_t member : group) {
     const auto i = static_cast<uint32_t>(member);
@@ -66,6 +84,12 @@ void RowFilling::assign_rows(std::span<const Item> items, std::span<const uint64
       next_[std::exchange(found.last_item, item)] = item;
     }
   }
+}
+
+void RowFilling::append_rows(std::span<const Item> items, uint32_t capacity,
+                             Plan& plan) const noexcept {
+  plan.clear();
+  for (const Row& row : rows_) append(items, row, capacity, plan);
 }
 
 void RowFilling::append(std::span<const Item> items, const Row& row, uint32_t capacity,
@@ -110,10 +134,6 @@ void RowFilling::append(std::span<const Item> items, const Row& row, uint32_t ca
   }
   plan.num_tokens += tokens;
   plan.num_rows += num_rows;
-}
-
-uint32_t num_rows(const Plan& plan) noexcept {
-  return plan.segments.back().score_matrix + 1;
 }
 
 std::optional<PlannedRows> planned_rows(uint32_t row_tokens, uint32_t max_rows) noexcept {

@@ -7,9 +7,8 @@
 // request: z = ⌊L / ⌊L / longest⌋⌋. More slots would not hold it, and fewer compute more masked
 // scores. L is the setting row_tokens; without it, L is the longest request, and so is z.
 //
-// das fills rows without slots. Requests that fill a row can need more slots than it has, while
-// slots of other rows have room. So the planner fills slots without regard to the rows, unless the
-// slots of each row are fewer.
+// The policy's slots or rows are kept only if the planner itself would need more slots
+// (RowFilling::fill_few).
 //
 // A slot is laid out as a row of concat is. A row ends with its last slot in use: the paper's empty
 // slots would be computed for nobody.
@@ -34,12 +33,7 @@ class Slotted final : public Planner {
     const uint32_t slot_tokens = choice.slot_tokens > 0 ? std::min(choice.slot_tokens, max_rows_)
                                  : settings_.slot_tokens > 0 ? settings_.slot_tokens
                                                              : default_slot_tokens(items);
-    if (!choice.slots.empty() || choice.rows.empty())
-      return slots_.fill(items, choice.slots, slot_tokens, plan);
-    slots_.fill(items, choice.rows, slot_tokens, plan);
-    const uint32_t num_slots = num_rows(plan);
-    slots_.fill(items, {}, slot_tokens, plan);
-    if (num_rows(plan) > num_slots) slots_.fill(items, choice.rows, slot_tokens, plan);
+    slots_.fill_few(items, choice.slots.empty() ? choice.rows : choice.slots, slot_tokens, plan);
   }
   std::optional<PlannedRows> rows() const noexcept override {
     return planned_rows(settings_.row_tokens, max_rows_);

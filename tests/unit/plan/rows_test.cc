@@ -144,47 +144,44 @@ TEST(Rows, RowsThatDoNotFitAPassGoToTheNext) {
   EXPECT_EQ(plan.passes[2].num_rows, 20u);
 }
 
-TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
-  const std::vector<uint32_t> in_row = {0, 1, 1, 3, 3};
-  const std::vector<Item> of_one = {{0, 2}, {0, 3}, {0, 4}, {0, 1}, {0, 5}};
-  Plan plan;
-  rows_planner("concat:row_tokens=10")->plan_rows(of_one, {.rows = in_row}, plan);
-  EXPECT_TRUE(verify(plan, of_one, kRowLimits));
-  auto rows = rows_of(plan);
-  for (auto& row : rows) std::ranges::sort(row);
-  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {1, 2}, {3, 4}}));
-  const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
-  // The policy's slots, of its size, which items of one row enter in any order.
-  const std::vector<uint32_t> in_slot = {0, 3, 2, 3, 5};
-  rows_planner("slotted:slot_tokens=9")
-      ->plan_rows(items, {.rows = in_row, .slots = in_slot, .slot_tokens = 7}, plan);
-  EXPECT_TRUE(verify(plan, items, kRowLimits));
-  EXPECT_EQ(plan.passes[0].matrix_rows, 7u);
-  rows = rows_of(plan);
-  for (auto& row : rows) std::ranges::sort(row);
-  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1, 3}, {4}}));
+// The longest first need three rows of 10 tokens: 5 with 4, three of 3, and 2. The policy's are two.
+TEST(Rows, ThePolicysRowsAreKeptIfTheyAreFewer) {
+  const std::vector<Item> items = {{0, 5}, {0, 3}, {0, 2}, {0, 4}, {0, 3}, {0, 3}};
+  const std::vector<uint32_t> choice = {1, 1, 1, 4, 4, 4};
+  const std::vector<std::vector<uint32_t>> expected = {{0, 1, 2}, {3, 4, 5}};
+  const auto expect_kept = [&](const char* planner, const RowChoice& chosen) {
+    Plan plan;
+    rows_planner(planner)->plan_rows(items, chosen, plan);
+    EXPECT_TRUE(verify(plan, items, kRowLimits));
+    EXPECT_EQ(plan.passes[0].matrix_rows, 10u);
+    auto rows = rows_of(plan);
+    for (auto& row : rows) std::ranges::sort(row);
+    EXPECT_EQ(rows, expected) << planner;
+  };
+  expect_kept("concat:row_tokens=10", {.rows = choice});
+  expect_kept("slotted:slot_tokens=10", {.rows = choice});
+  expect_kept("slotted:slot_tokens=9", {.rows = choice, .slots = choice, .slot_tokens = 10});
 }
 
-// Rows without slots get slots of the planner's size. Row by row, the first case would need a
-// fourth slot. Tenant by tenant, the second case would need a third.
-TEST(Rows, SlottedTakesFewerSlotsThanThePolicysRowsNeed) {
-  Plan plan;
+// Tenant by tenant, with the longest first, 5 fills a row, 4 and 2 the next, 3 and 1 the last.
+TEST(Rows, ThePlannerFillsFewerRowsThanThePolicy) {
   const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
-  const std::vector<uint32_t> in_row = {0, 1, 1, 3, 3};
-  rows_planner("slotted:slot_tokens=6")->plan_rows(items, {.rows = in_row}, plan);
-  EXPECT_TRUE(verify(plan, items, kRowLimits));
-  EXPECT_EQ(plan.passes[0].matrix_rows, 6u);
-  auto rows = rows_of(plan);
-  for (auto& row : rows) std::ranges::sort(row);
-  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{4}, {0, 2}, {1, 3}}));
-
-  const std::vector<Item> tight = {{0, 6}, {0, 3}, {0, 3}, {1, 4}, {1, 4}};
-  rows_planner("slotted:slot_tokens=10")
-      ->plan_rows(tight, {.rows = std::vector<uint32_t>{0, 1, 1, 0, 1}}, plan);
-  EXPECT_TRUE(verify(plan, tight, kRowLimits));
-  rows = rows_of(plan);
-  for (auto& row : rows) std::ranges::sort(row);
-  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0, 3}, {1, 2, 4}}));
+  const std::vector<uint32_t> choice = {0, 1, 1, 3, 3};
+  const std::vector<uint32_t> slots = {0, 3, 2, 3, 5};
+  const std::vector<std::vector<uint32_t>> expected = {{4}, {0, 2}, {1, 3}};
+  const auto expect_fewer = [&](const char* planner, const RowChoice& chosen) {
+    Plan plan;
+    rows_planner(planner)->plan_rows(items, chosen, plan);
+    EXPECT_TRUE(verify(plan, items, kRowLimits));
+    EXPECT_EQ(plan.passes[0].matrix_rows, 6u);
+    auto rows = rows_of(plan);
+    for (auto& row : rows) std::ranges::sort(row);
+    EXPECT_EQ(rows, expected) << planner;
+  };
+  expect_fewer("concat:row_tokens=6", {.rows = choice});
+  expect_fewer("slotted:slot_tokens=6", {.rows = choice});
+  // The policy's size of slots counts, not the planner's.
+  expect_fewer("slotted:slot_tokens=9", {.rows = choice, .slots = slots, .slot_tokens = 6});
 }
 
 // Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants again if

@@ -138,11 +138,11 @@ class PolicyRows : public ::testing::Test, protected CompletionSink {
         const bool in_slots = slotted && choice.slot_tokens > 0;
         const Layout decided = layout_of(
             choice.batch, in_slots ? &request::Request::row_slot : &request::Request::row, of);
-        // concat may fill rows tenant by tenant instead.
-        if (slotted || num_tenants_ == 1)
-          EXPECT_EQ(pass.layout, decided);
-        else
-          EXPECT_EQ(requests_of(pass.layout), requests_of(decided));
+        // The planner may fill other rows instead, which may be more for several tenants.
+        EXPECT_EQ(requests_of(pass.layout), requests_of(decided));
+        if (num_tenants_ == 1) {
+          EXPECT_LE(pass.layout.size(), decided.size());
+        }
         EXPECT_EQ(pass.matrix_rows, std::set<uint32_t>{in_slots ? choice.slot_tokens : kRowTokens});
         num_shared += static_cast<size_t>(
             std::ranges::count_if(decided, [](const auto& row) { return row.size() > 1; }));
