@@ -26,7 +26,9 @@ void GroupQueue::append(request::Request* request) noexcept {
   request->previous = tenant.tail;
   (tenant.tail ? tenant.tail->next : tenant.head) = request;
   tenant.tail = request;
+  if (tenant.active) active_weights_ -= tenant.settings.weight;
   tenant.settings = request->settings;
+  active_weights_ += tenant.settings.weight;
   count(request);
   if (!std::exchange(tenant.active, true)) active_.push_back(request->slot);
 }
@@ -38,7 +40,9 @@ void GroupQueue::put_back(request::Request* request) noexcept {
   (tenant.head ? tenant.head->previous : tenant.tail) = request;
   tenant.head = request;
   count(request);
-  if (!std::exchange(tenant.active, true)) active_.insert(active_.begin(), request->slot);
+  if (std::exchange(tenant.active, true)) return;
+  active_.insert(active_.begin(), request->slot);
+  active_weights_ += tenant.settings.weight;
 }
 
 void GroupQueue::count(request::Request* request) noexcept {
@@ -64,6 +68,7 @@ void GroupQueue::remove(request::Request* request) noexcept {
   if (tenant.head == nullptr) {
     tenant.active = false;
     active_.erase(std::find(active_.begin(), active_.end(), request->slot));
+    active_weights_ -= tenant.settings.weight;
   }
   request->next = request->previous = nullptr;
   --tenant.num_requests;
@@ -77,17 +82,11 @@ void GroupQueue::rotate() noexcept {
   if (active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
 }
 
-uint64_t GroupQueue::active_weights() const noexcept {
-  uint64_t weights = 0;
-  for (const uint32_t slot : active_) weights += tenants_[slot].settings.weight;
-  return weights;
-}
-
 GroupQueue::Backlog GroupQueue::backlog_of(uint32_t slot) const noexcept {
   const TenantQueue& tenant = tenants_[slot];
-  const auto num_active = static_cast<double>(std::max<size_t>(1, active_.size()));
-  return {.num_requests = std::min(tenant.num_requests * num_active, 1.0 * num_requests_),
-          .num_tokens = std::min(static_cast<double>(tenant.num_tokens) * num_active,
+  const double rounds = static_cast<double>(active_weights_) / std::max(1u, tenant.settings.weight);
+  return {.num_requests = std::min(tenant.num_requests * rounds, 1.0 * num_requests_),
+          .num_tokens = std::min(static_cast<double>(tenant.num_tokens) * rounds,
                                  static_cast<double>(num_tokens_))};
 }
 

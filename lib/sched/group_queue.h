@@ -58,13 +58,13 @@ class GroupQueue {
   size_t num_with_deadline() const noexcept { return deadlines_.size(); }
   const TenantQueue& of_tenant(uint32_t slot) const noexcept { return tenants_[slot]; }
   // Returns the sum of the active tenants' weights.
-  uint64_t active_weights() const noexcept;
+  uint64_t active_weights() const noexcept { return active_weights_; }
   struct Backlog {
     double num_requests = 0;
     double num_tokens = 0;
   };
-  // Returns the work until the tenant's queue is served, if each other active tenant is served as
-  // much meanwhile.
+  // Returns the work until the tenant's queue is served, if the other active tenants are served by
+  // weight meanwhile.
   Backlog backlog_of(uint32_t slot) const noexcept;
   // Returns the work of all waiting requests.
   Backlog backlog() const noexcept {
@@ -85,6 +85,7 @@ class GroupQueue {
   DeadlineHeap deadlines_;
   uint32_t num_requests_ = 0;
   uint64_t num_tokens_ = 0;
+  uint64_t active_weights_ = 0;
 };
 
 }  // namespace itif::sched

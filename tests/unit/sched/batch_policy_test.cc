@@ -264,6 +264,23 @@ TEST(BatchPolicy, BacklogAheadFollowsTheOrder) {
   }
 }
 
+// Tenant 0, of weight 3, waits with 40 tokens, tenant 1, of weight 1, with 40, and tenant 2 with 90.
+// `fair` serves 40 tokens of tenant 0 while it serves 13 of each other one, and 40 of tenant 1
+// while it serves 120 of tenant 0, which are more than wait.
+TEST(BatchPolicy, BacklogAheadCountsWeights) {
+  const auto policy = make_policy("fair", {}).value();
+  request::Request r[17];
+  for (uint32_t i = 0; i < 17; ++i) {
+    r[i].slot = i < 4 ? 0 : i < 8 ? 1 : 2;
+    r[i].settings.weight = i < 4 ? 3 : 1;
+    r[i].num_tokens = 10;
+    ASSERT_TRUE(policy->push(&r[i], 0, {}));
+  }
+  EXPECT_NEAR(policy->backlog_ahead(0).num_tokens, 40 + 2 * 40 / 3.0, 0.01);
+  EXPECT_EQ(policy->backlog_ahead(1).num_tokens, 170);
+  EXPECT_NEAR(policy->backlog_ahead(0).num_requests, 4 + 2 * 4 / 3.0, 0.01);
+}
+
 TEST(Fcfs, TakesRequestsInArrivalOrder) {
   const auto policy = policy_of("fcfs", {}, {});
   request::Request r[4];

@@ -46,6 +46,32 @@ TEST(GroupQueue, RemovesFromAnyPlaceOfATenantsQueue) {
   }
 }
 
+// A tenant's weight is that of its last request, also if it changes while others wait.
+TEST(GroupQueue, CountsTheWeightsOfActiveTenants) {
+  GroupQueue queue({.max_requests = 8, .max_tenant_requests = 8, .max_slots = 4});
+  request::Request a = make(1, 1), b = make(1, 1), c = make(2, 1);
+  a.settings.weight = 3;
+  b.settings.weight = 5;
+  c.settings.weight = 7;
+  EXPECT_EQ(queue.active_weights(), 0u);
+  EXPECT_TRUE(queue.push(&a));
+  EXPECT_EQ(queue.active_weights(), 3u);
+  EXPECT_TRUE(queue.push(&c));
+  EXPECT_TRUE(queue.push(&b));
+  EXPECT_EQ(queue.active_weights(), 12u);
+  EXPECT_EQ(queue.pop(1), &a);
+  EXPECT_EQ(queue.active_weights(), 12u);
+  EXPECT_EQ(queue.pop(1), &b);
+  EXPECT_EQ(queue.active_weights(), 7u);
+  queue.put_back(&b);
+  queue.put_back(&a);
+  EXPECT_EQ(queue.active_weights(), 12u);
+  queue.remove(&c);
+  queue.remove(&b);
+  queue.remove(&a);
+  EXPECT_EQ(queue.active_weights(), 0u);
+}
+
 TEST(GroupQueue, PutsRequestsBackAtTheHead) {
   GroupQueue queue({.max_requests = 8, .max_tenant_requests = 8, .max_slots = 4});
   request::Request a = make(1, 1), b = make(1, 2), c = make(1, 4), other = make(2, 8);

@@ -52,7 +52,8 @@ TEST_P(MaxWaitTest, WithoutALimitTheyWait) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryPolicy, MaxWaitTest,
-                         testing::Values("fair", "fcfs", "lcfs", "sjf", "edf", "das", "slotted_das"),
+                         testing::Values("fair", "fcfs", "lcfs", "sjf", "edf", "das",
+                                         "slotted_das"),
                          [](const auto& param) { return std::string(param.param); });
 
 }  // namespace

@@ -39,7 +39,8 @@ TEST(PolicySpec, ReadsSettings) {
 }
 
 TEST(PolicySpec, RefusesByName) {
-  EXPECT_EQ(error_of("magic"), "'magic' is not one of: fair, fcfs, lcfs, sjf, edf, das, slotted_das");
+  EXPECT_EQ(error_of("magic"),
+            "'magic' is not one of: fair, fcfs, lcfs, sjf, edf, das, slotted_das");
   EXPECT_EQ(error_of(""), "'' is not one of: fair, fcfs, lcfs, sjf, edf, das, slotted_das");
   EXPECT_EQ(error_of("fair:eta=0.5"), "'fair' has no setting 'eta=0.5'");
   for (const char* setting : {"", "eta", "q=0.5", "fair=1", " fair", "fair,", "eta=0.5,slot=3"})
