@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
-
 #include "backbone/family.h"
 
 namespace itif::sim {
@@ -114,13 +113,18 @@ Status write_preprocessor(const model::ImageInput& image, const std::string& dir
 }  // namespace
 
 Result<TemporaryDirectory> TemporaryDirectory::make() {
-  const char* base = std::getenv("TMPDIR");
-  std::string name = std::string(base && *base ? base : "/tmp") + "/itif-sim-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr)
-    return fail(Code::kPermission, fmt::format("{}: {}", name, errno_text(errno)));
-  TemporaryDirectory directory;
-  directory.path_ = std::move(name);
-  return directory;
+  const char* chosen = std::getenv("TMPDIR");
+  std::vector<std::string> parents = {"/dev/shm", "/tmp"};
+  if (chosen != nullptr && *chosen != '\0') parents = {chosen};
+  std::string name;
+  for (const std::string& parent : parents) {
+    name = parent + "/itif-sim-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) continue;
+    TemporaryDirectory directory;
+    directory.path_ = std::move(name);
+    return directory;
+  }
+  return fail(Code::kPermission, fmt::format("{}: {}", name, errno_text(errno)));
 }
 
 TemporaryDirectory::TemporaryDirectory(TemporaryDirectory&& other) noexcept

@@ -14,7 +14,8 @@ namespace itif::sim {
 // A directory that is removed with the object.
 class TemporaryDirectory {
  public:
-  // In $TMPDIR, or /tmp. Errors: kPermission, kResourceExhausted.
+  // In $TMPDIR. If it is not set: in /dev/shm, where holes are read without filling the page cache,
+  // or else in /tmp. Errors: kPermission.
   static Result<TemporaryDirectory> make();
   TemporaryDirectory() = default;
   TemporaryDirectory(TemporaryDirectory&& other) noexcept;
