@@ -144,7 +144,7 @@ TEST(Rows, RowsThatDoNotFitAPassGoToTheNext) {
   EXPECT_EQ(plan.passes[2].num_rows, 20u);
 }
 
-// The longest first need three rows of 10 tokens: 5 with 4, three of 3, and 2. The policy's are two.
+// With the longest first, 5 and 4, three of 3, and 2 need three rows of 10. The policy needs two.
 TEST(Rows, ThePolicysRowsAreKeptIfTheyAreFewer) {
   const std::vector<Item> items = {{0, 5}, {0, 3}, {0, 2}, {0, 4}, {0, 3}, {0, 3}};
   const std::vector<uint32_t> choice = {1, 1, 1, 4, 4, 4};
