@@ -100,7 +100,7 @@ class Documents {
   //  spreading: ["rss"|"driver"|"software"], offloads: {name: bool}, addresses: [text]}]}
   virtual nlohmann::json health() const = 0;
   // The address that clients send requests to:
-  // {address: "198.18.0.1", port: 9009, fragment_bytes: 1384}.
+  // {address: "198.18.0.1", port: 9009, fragment_bytes: 1368}.
   virtual nlohmann::json data_address() const = 0;
 };
 

@@ -22,7 +22,7 @@ namespace itif::net {
 struct ResponseCacheLimits {
   uint32_t max_entries = 65536;
   uint64_t max_bytes = 64u << 20;
-  uint64_t ttl_ns = 2'000'000'000;
+  uint64_t ttl_ns = 10'000'000'000;
   uint32_t max_tenants = 4096;  // tenant_index is below this
 };
 

@@ -233,7 +233,7 @@ void add_device_reset(CommandLine& line, CLI::App* device) {
   reset->footer(
       "The host serves meanwhile. Tenants still on the device move to the host first.\n"
       "A GPU may refuse to be used by this process again. The host then keeps serving, and\n"
-      "`itifctl handover` starts a process that can use the GPU, without losing a request.\n"
+      "`itifctl handover` starts a process that can use the GPU, while the host serves on.\n"
       "Example:\n  itifctl device reset");
   Context& context = line.context;
   reset->callback([&context] {

@@ -18,7 +18,7 @@ void add_handover_command(CommandLine& line) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      line.app.add_subcommand("handover", "Start a new itifd, which takes over without a pause");
+      line.app.add_subcommand("handover", "Start a new itifd, which takes over when it has loaded all models");
   line.hints[command
                  ->add_option(
                      "--binary", options->binary,
