@@ -264,7 +264,7 @@ TEST(BatchPolicy, BacklogAheadFollowsTheOrder) {
   }
 }
 
-// Tenant 0, of weight 3, waits with 40 tokens, tenant 1, of weight 1, with 40, and tenant 2 with 90.
+// Tenant 0, of weight 3, waits with 40 tokens. Tenants 1 and 2, of weight 1, wait with 40 and 90.
 // `fair` serves 40 tokens of tenant 0 while it serves 13 of each other one, and 40 of tenant 1
 // while it serves 120 of tenant 0, which are more than wait.
 TEST(BatchPolicy, BacklogAheadCountsWeights) {
