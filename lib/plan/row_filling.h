@@ -31,10 +31,10 @@ class RowFilling {
   // capacity ≤ max_rows if there are items.
   void fill(std::span<const Item> items, std::span<const uint32_t> groups, uint32_t capacity,
             Plan& plan) noexcept;
-  // The same without regard to the groups, unless the groups' rows are fewer. A policy that chooses
-  // groups shows that its requests fit, but places them in its own order: the longest first need
-  // fewer rows. Each run of a tenant's requests is a GEMM of its own, and a policy mixes the
-  // tenants: if there are several, an eighth more rows are worth the fewer runs.
+  // The same, but without regard to the groups if that takes fewer rows. A policy that chooses
+  // groups places requests in its own order, and the longest first need fewer rows. Each run of a
+  // tenant's requests is a GEMM of its own, and a policy mixes the tenants: if there are several,
+  // an eighth more rows are worth the fewer runs.
   void fill_few(std::span<const Item> items, std::span<const uint32_t> groups, uint32_t capacity,
                 Plan& plan) noexcept;
 

@@ -110,14 +110,19 @@ TEST_F(GenerationCleaning, AFailedDeviceFailsBothBatches) {
 }
 
 // After each step, the reserved memory is that of the slots (or batches) with an unanswered
-// request. slotted_das has filled the slots; packets are released when a sequence has entered.
+// request. slotted_das has filled the slots, and the planner keeps them: half of the sources fill a
+// slot, and two of the others fill one. Packets are released when a sequence has entered.
 TEST_F(GenerationCleaning, ASlotGivesItsMemoryBackWithItsLastSequence) {
   const auto cases = cases_of("greedy");
   for (const Cleaning cleaning : {Cleaning::kSequence, Cleaning::kSlot, Cleaning::kBatch}) {
     open_with("greedy", {.cleaning = cleaning}, {.max_beams = 128}, "slotted:row_tokens=250",
               "slotted_das");
     const size_t first = requests_.size();
-    for (const Case& c : cases) submit(c.ids);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      std::vector<uint32_t> ids(i % 2 == 0 ? 8 : 4, cases[i].ids.back());
+      for (size_t k = 0; k + 1 < ids.size(); ++k) ids[k] = cases[i].ids[k % cases[i].ids.size()];
+      submit(ids);
+    }
     std::map<const request::Request*, std::pair<size_t, uint32_t>> group_of;
     uint32_t most_held = 0;
     for (size_t num_steps = 0; completed_ < requests_.size(); ++num_steps) {
