@@ -20,8 +20,7 @@ constexpr Difference kDifferences[] = {
      "requests of naive as for the 320 that 64 rows of concat hold. conf/sim/tcb-decoder.cfg has "
      "it. Turbo "
      "pads only a tenth, but its GEMMs have a part of 64 requests each and fill the GPU's "
-     "multiprocessors less. Under das, concat pads 5 to 9 %, and 3 % under fcfs: das fills each "
-     "row with the shortest requests, and no short one is left for the end of a row."},
+     "multiprocessors less. Past saturation concat pads 3 to 4 %, under das as under fcfs."},
     {"figure-11",
      "**Differences.** As above: the padding of naive, 34 %, bounds the ratio at about 1.5 to 1.6. "
      "The next figure has the ratio that other lengths would give."},
