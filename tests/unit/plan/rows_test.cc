@@ -144,44 +144,43 @@ TEST(Rows, RowsThatDoNotFitAPassGoToTheNext) {
   EXPECT_EQ(plan.passes[2].num_rows, 20u);
 }
 
+// Checks which items are in the rows or slots of `row_tokens`.
+void expect_rows(const char* planner, std::span<const Item> items, const RowChoice& choice,
+                 uint32_t row_tokens, const std::vector<std::vector<uint32_t>>& expected) {
+  Plan plan;
+  rows_planner(planner)->plan_rows(items, choice, plan);
+  EXPECT_TRUE(verify(plan, items, kRowLimits));
+  EXPECT_EQ(plan.passes[0].matrix_rows, row_tokens);
+  auto rows = rows_of(plan);
+  for (auto& row : rows) std::ranges::sort(row);
+  EXPECT_EQ(rows, expected) << planner;
+}
+
 // With the longest first, 5 and 4, three of 3, and 2 need three rows of 10. The policy needs two.
 TEST(Rows, ThePolicysRowsAreKeptIfTheyAreFewer) {
   const std::vector<Item> items = {{0, 5}, {0, 3}, {0, 2}, {0, 4}, {0, 3}, {0, 3}};
   const std::vector<uint32_t> choice = {1, 1, 1, 4, 4, 4};
   const std::vector<std::vector<uint32_t>> expected = {{0, 1, 2}, {3, 4, 5}};
-  const auto expect_kept = [&](const char* planner, const RowChoice& chosen) {
-    Plan plan;
-    rows_planner(planner)->plan_rows(items, chosen, plan);
-    EXPECT_TRUE(verify(plan, items, kRowLimits));
-    EXPECT_EQ(plan.passes[0].matrix_rows, 10u);
-    auto rows = rows_of(plan);
-    for (auto& row : rows) std::ranges::sort(row);
-    EXPECT_EQ(rows, expected) << planner;
-  };
-  expect_kept("concat:row_tokens=10", {.rows = choice});
-  expect_kept("slotted:slot_tokens=10", {.rows = choice});
-  expect_kept("slotted:slot_tokens=9", {.rows = choice, .slots = choice, .slot_tokens = 10});
+  expect_rows("concat:row_tokens=10", items, {.rows = choice}, 10, expected);
+  expect_rows("slotted:slot_tokens=10", items, {.rows = choice}, 10, expected);
+  expect_rows("slotted:slot_tokens=9", items, {.rows = choice, .slots = choice, .slot_tokens = 10},
+              10, expected);
+  // Tenant by tenant, these would need a third slot.
+  const std::vector<Item> mixed = {{0, 6}, {0, 3}, {0, 3}, {1, 4}, {1, 4}};
+  const std::vector<uint32_t> full = {0, 1, 1, 0, 1};
+  expect_rows("slotted:slot_tokens=10", mixed, {.rows = full}, 10, {{0, 3}, {1, 2, 4}});
 }
 
 // Tenant by tenant, with the longest first, 5 fills a row, 4 and 2 the next, 3 and 1 the last.
 TEST(Rows, ThePlannerFillsFewerRowsThanThePolicy) {
   const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
-  const std::vector<uint32_t> choice = {0, 1, 1, 3, 3};
-  const std::vector<uint32_t> slots = {0, 3, 2, 3, 5};
+  const std::vector<uint32_t> choice = {0, 1, 1, 3, 3}, slots = {0, 3, 2, 3, 5};
   const std::vector<std::vector<uint32_t>> expected = {{4}, {0, 2}, {1, 3}};
-  const auto expect_fewer = [&](const char* planner, const RowChoice& chosen) {
-    Plan plan;
-    rows_planner(planner)->plan_rows(items, chosen, plan);
-    EXPECT_TRUE(verify(plan, items, kRowLimits));
-    EXPECT_EQ(plan.passes[0].matrix_rows, 6u);
-    auto rows = rows_of(plan);
-    for (auto& row : rows) std::ranges::sort(row);
-    EXPECT_EQ(rows, expected) << planner;
-  };
-  expect_fewer("concat:row_tokens=6", {.rows = choice});
-  expect_fewer("slotted:slot_tokens=6", {.rows = choice});
+  expect_rows("concat:row_tokens=6", items, {.rows = choice}, 6, expected);
+  expect_rows("slotted:slot_tokens=6", items, {.rows = choice}, 6, expected);
   // The policy's size of slots counts, not the planner's.
-  expect_fewer("slotted:slot_tokens=9", {.rows = choice, .slots = slots, .slot_tokens = 6});
+  expect_rows("slotted:slot_tokens=9", items, {.rows = choice, .slots = slots, .slot_tokens = 6}, 6,
+              expected);
 }
 
 // Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants again if
