@@ -8,19 +8,10 @@ from pathlib import Path
 
 import pytest
 from harness.clients import wait_until
+from harness.processes import command_lines
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "bench-swap"
 RUN_SECONDS = 3
-
-
-def command_lines():
-    lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return lines
 
 
 # At the start, and in a run with changes, which follows one without.

@@ -33,17 +33,29 @@ class Terminated(SystemExit):
     """SIGTERM came."""
 
 
+def starts_program(frame):
+    """True if the frame, or a caller of it, is the start of a program."""
+    while frame is not None and frame.f_code is not subprocess.Popen.__init__.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def clean_up_at_sigterm(with_parent=False):
     """Lets the first SIGTERM end the program as an exception does, so that it stops what it has started. with_parent:
     as well as the end of the parent process, which is checked every second."""
     came = []
 
-    def end(*_):
-        if not came:  # another one must not interrupt the cleaning up
-            came.append(True)
-            raise Terminated(128 + signal.SIGTERM)
+    def end(_, frame):
+        if came:  # another one must not interrupt the cleaning up
+            return
+        if starts_program(frame):  # try again when its caller knows the program, and can stop it
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            return
+        came.append(True)
+        raise Terminated(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGALRM, end)
     if not with_parent:
         return
     parent = os.getppid()

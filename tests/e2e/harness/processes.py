@@ -1,4 +1,4 @@
-"""Processes that are no children of the tests: those that a handover starts."""
+"""Processes that are no children of the tests, such as those that a handover starts."""
 
 import ctypes
 import os
@@ -39,6 +39,17 @@ def children_of(pid):
 
 def checkers_of(pid):
     return [child for child in _all_children_of(pid) if _checks_models(child)]
+
+
+def command_lines():
+    """The command lines of all processes, with a space after each argument."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return lines
 
 
 class AdoptedProcess:
