@@ -28,6 +28,7 @@ using execution::test::FakeDevice;
 using execution::test::FakeGroup;
 
 constexpr uint32_t kFirstTenant = 100;
+constexpr size_t kWorkers = 2;  // with the ids 0 and 1
 constexpr uint32_t kTurnRequests = 4096;
 constexpr uint64_t kAnswerLimitNs = 10'000'000'000;
 const SystemClock kClock;
@@ -154,7 +155,7 @@ class Mode {
   FakeDevice device_;
   std::unique_ptr<net::Port> port_;
   Shared shared_;
-  std::shared_ptr<tenant::Lease> lease_ = std::make_shared<tenant::Lease>(1);
+  std::shared_ptr<tenant::Lease> lease_ = std::make_shared<tenant::Lease>(kWorkers);
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<execution::GroupStage> stage_;
   uint64_t sent_ = 0;
