@@ -1,8 +1,6 @@
-"""Runs itif-sim's subcommands in processes of their own. Prints TAP.
+"""Checks itif-sim's subcommands, apart from validate and the papers' figures. Prints TAP.
 
-usage: itif_sim_test.py ITIF_SIM [TCB_SCENARIO]
-
-The figures of TCB are checked if its scenario is given.
+usage: itif_sim_test.py ITIF_SIM
 """
 
 import json
@@ -11,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from itif_sim_checks import Checks, run
 
 SCENARIO = """
 seed = 5;
@@ -36,7 +36,6 @@ output: { kind = "normal"; from = 2; to = 60; mean = 20.0; beams = 2; };
 client: { max_in_flight = 4096; };
 """
 
-
 GROUPS = """
 seed = 3;
 duration = "4s";
@@ -44,35 +43,6 @@ model: { preset = "bert-tiny"; };
 slices: { mode = "tuned"; lend = false; };
 groups = ( { name = "a"; arrivals: { rate = 400.0; }; }, { name = "b"; slice: { from = "2s"; }; } );
 """
-
-
-def run(program, *arguments, cwd=None):
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200, cwd=cwd)
-
-
-def check_recorded(program, check):
-    """Validates loads that were recorded on a real host (results/README.md)."""
-    folder = Path(__file__).resolve().parents[3] / "results/validation-zen4-2cpu"
-    for load in ("closed-1", "closed-8", "poisson-1-of-3"):
-        done = run(program, "validate", "host.cfg", f"{load}.json", cwd=folder)
-        check(f"validate fits the recorded load {load} within 15 %", done.returncode == 0, done.stdout + done.stderr)
-    done = run(program, "validate", "host.cfg", "poisson-2-of-3.json", cwd=folder)
-    check("validate refuses a recorded load that it misses by more",
-          done.returncode == 1 and "off by more than 15 %" in done.stderr, done.stdout + done.stderr)
-
-
-def record_of(result, rate):
-    """A record of itif-loadgen, as far as validate reads it, with a simulated run's figures."""
-    total = result["total"]
-    return {"configuration": {"arrivals": "poisson", "rate": rate, "payload": "tokens_u16", "duration_s": 2,
-                              "warmup_s": 0, "budget": {"kind": "none"}, "tries": 5, "rto_ms": 50, "timeout_ms": 10000,
-                              "refusal_retries": 0, "lengths": {"kind": "uniform", "from": 3, "to": 60}},
-            "total": {"latency": {"p50_us": total["latency"]["p50_us"]}, "requests_per_s": total["requests_per_s"]},
-            "tenants": [{"name": "a", "weight": 1}]}
-
-
-# One figure of each kind but 16, whose decisions are timed on this CPU.
-SIMULATED = ["9", "10", "13", "15a"]
 
 
 def check_groups(program, folder, check):
@@ -116,88 +86,6 @@ def check_knee(program, folder, check):
                        (["--threshold", "nan"], "--threshold: nan is not"), (["--thresholds", "1"], "--thresholds")):
         done = run(program, "knee", str(scenario), *wrong)
         check(f"knee refuses {' '.join(wrong)}", done.returncode == 1 and why in done.stderr, done.stderr)
-
-
-def check_gslice(program, check):
-    with tempfile.TemporaryDirectory() as folder:
-        done = run(program, "gslice", "--quick", "--json", "--out", str(Path(folder, "new")))
-        written = {path.name for path in Path(folder, "new").iterdir()}
-        text = Path(folder, "new", "report.md").read_text() if "report.md" in written else ""
-    report = json.loads(done.stdout) if done.stdout else {}
-    check("gslice writes a report", {"report.md", "figures.json"} <= written, done.stderr)
-    figures = ("figures-8-10-f16", "figure-12ab-f16", "figure-14-f16", "figure-12c-50ms", "figure-12c-100ms",
-               "figure-15-slab", "figure-15-slices", "figure-15-clipper", "figure-16")
-    check("gslice shows each figure in its report", all(f"({name}.svg)" in text for name in figures), text)
-    check("gslice draws each figure", "cannot run gnuplot" in done.stderr
-          or done.returncode == 0 and {f"{name}.svg" for name in figures} <= written, done.stderr + str(written))
-    for stated in ("[38.82]", "[6.00 to 13.00]", "[1.20 to 4.00]", "[2.00 to 3.00]", "[1.02 to 1.50]", "[at most 300.0]", "[10,000]"):
-        check(f"gslice shows the paper's {stated} beside its own", stated in text, text)
-    mixes = {(row["mix"], row["mode"]): row for row in report.get("mixes", [])}
-    check("gslice has eight mixes under three modes", len(mixes) == 24, done.stderr)
-    for mix in ("C1", "C2", "C3", "C4"):
-        rates = [mixes.get((mix, mode), {}).get("answers_per_s", 0) for mode in ("default", "slab", "tuned slices")]
-        check(f"gslice: each part of GSLICE answers more of {mix}", 0 < rates[0] < rates[1] < rates[2], str(rates))
-    rows = report.get("components", [])
-    check("gslice has three groups with five choices of components", len(rows) == 15, str(rows))
-    by_model = {}
-    for row in rows:
-        by_model.setdefault(row["model"], {})[row["components"]] = row["answers_per_s"]
-    for model, rates in by_model.items():
-        gains = {mode: rate / rates["none"] for mode, rate in rates.items()}
-        ordered = 1 < gains["zero copy"] < gains["streams"] < gains["batching"] < gains["all"] * 1.03
-        check(f"gslice: each component answers more with {model}", ordered, str(gains))
-    if by_model:
-        gain = {model: rates["streams"] / rates["none"] for model, rates in by_model.items()}
-        check("gslice: streams bring light groups more", gain["minilm-l6"] > gain["vit-base"] > gain["albert-large"] > 1,
-              str(gain))
-    rises = {(row["slo_ms"], row["control"]): row["convergence_ms"] for row in report.get("convergences", [])
-             if row["step"] == "the objective rises"}
-    for slo_ms, paper_ms in ((50, 300), (100, 500)):
-        check(f"gslice: slab converges at {slo_ms} ms within the paper's time, and aimd later",
-              0 < rises.get((slo_ms, "slab"), 0) < paper_ms and rises[slo_ms, "aimd"] > 2 * rises[slo_ms, "slab"], str(rises))
-    lines = {line["name"]: line for line in report.get("time_lines", [])}
-    check("gslice has six time lines", len(lines) == 6, str(list(lines)))
-    check("gslice: batches over time", all(max(group["batch_requests"]) > 1 for group in lines["figure-12c-50ms"]["groups"])
-          if "figure-12c-50ms" in lines else False, done.stderr)
-
-
-def check_paper(program, tcb, check):
-    arguments = ["paper", tcb, "--quick", "--json", "--figures", ",".join(SIMULATED)]
-    done = run(program, *arguments)
-    experiments = json.loads(done.stdout)["experiments"] if done.returncode == 0 else []
-    check("paper has every figure", sorted(sum((e["figures"] for e in experiments), [])) == sorted(SIMULATED), done.stderr)
-    check("every curve of the paper has each point",
-          experiments and all(len(e["points"]) == 2 * len({p["curve"] for p in e["points"]}) for e in experiments))
-    again = run(program, "paper", tcb, "--quick", "--json", "--figures", "13").stdout
-    check("the same seed gives the same figures", experiments
-          and json.loads(again)["experiments"] == [e for e in experiments if e["figures"] == ["13"]])
-
-    def values(figure, metric):
-        """{x: {curve: value}} of a figure."""
-        points = next((e["points"] for e in experiments if figure in e["figures"]), [])
-        by_x = {}
-        for point in points:
-            by_x.setdefault(point["x"], {})[point["curve"]] = point[metric]
-        return by_x
-
-    saturated = values("10", "throughput").get(500, {})
-    check("less padding answers more past saturation",
-          saturated and saturated["naive"] < saturated["turbo"] < saturated["concat"] <= saturated["packed"],
-          str(saturated))
-    by_rows = values("15a", "utility")
-    check("das has more utility than fcfs and edf past saturation",
-          by_rows and all(utility["das"] > max(utility["fcfs"], utility["edf"]) for utility in by_rows.values()),
-          str(by_rows))
-    times = values("13", "row_us")
-    check("slots make rows cheaper", times and times[5]["slotted"] < times[1]["slotted"], str(times))
-    done = run(program, "paper", tcb, "--figures", "9,8")
-    check("paper refuses an unknown figure", done.returncode == 1 and "15a" in done.stderr, done.stderr)
-    done = run(program, "paper", str(Path(tcb).with_name("tcb-decoder.cfg")), "--figures", "16")
-    check("a decoder's experiments are others", done.returncode == 1 and "no figure '16'" in done.stderr, done.stderr)
-    with tempfile.TemporaryDirectory() as folder:
-        done = run(program, "paper", tcb, "--quick", "--figures", "16", "--out", folder)
-        written = {path.name for path in Path(folder).iterdir()}
-        check("paper writes a report", {"report.md", "figures.json"} <= written or "gnuplot" in done.stderr, done.stderr)
 
 
 def check_generation(program, folder, check):
@@ -342,12 +230,8 @@ def check_refusals(program, scenario, check):
     check("lost output is an error", done.returncode == 1 and "results are missing" in done.stderr, done.stderr)
 
 
-def main(program, loadgen, tcb=None):
-    results = []
-
-    def check(name, good, output=""):
-        results.append((name, bool(good), output))
-
+def main(program):
+    check = Checks()
     with tempfile.TemporaryDirectory() as folder:
         scenario = Path(folder, "scenario.cfg")
         scenario.write_text(SCENARIO)
@@ -375,53 +259,13 @@ def main(program, loadgen, tcb=None):
         check_plan(program, str(scenario), check)
         check_shares(program, folder, check)
 
-        scenario.write_text("seed = 9; duration = \"2s\"; model: { preset = \"bert-tiny\"; };\n"
-                            "data_plane: { max_contexts = 1024; };\n"
-                            "arrivals: { rate = 500.0; }; lengths: { kind = \"uniform\"; from = 3; to = 60; };\n")
-        truth = json.loads(run(program, "run", str(scenario), "--json").stdout)
-        scenario.write_text("seed = 3; model: { preset = \"bert-tiny\"; }; data_plane: { max_contexts = 1024; };\n")
-        record = Path(folder, "record.json")
-        record.write_text(json.dumps(record_of(truth, 500)))
-        done = run(program, "validate", str(scenario), str(record))
-        check("validate accepts a record of the same machine", done.returncode == 0, done.stdout + done.stderr)
-        wrong = record_of(truth, 500)
-        wrong["total"]["latency"]["p50_us"] *= 1.3
-        record.write_text(json.dumps(wrong))
-        done = run(program, "validate", str(scenario), str(record))
-        check("validate refuses a record that is 30 % slower",
-              done.returncode == 1 and "off by more than 15 %" in done.stderr, done.stdout + done.stderr)
-
-        # The load of records as itif-loadgen writes them, with each kind of deadline.
-        tenant = Path(folder, "tenant.json")
-        tenant.write_text(json.dumps({"key": "00" * 16, "tenant": {"id": 1, "name": "a", "auth": "header"}}))
-        for budget in ("none", "500ms", "uniform:400ms-500ms", "length:400ms,1ms"):
-            made = run(loadgen, "127.0.0.1", "--null-sink", "--tenants", str(tenant), "--rate", "500", "--lengths",
-                       "uniform:3-60", "--duration", "50ms", "--warmup", "0s", "--drain", "0s", "--quiet", "--json",
-                       str(record), *(() if budget == "none" else ("--budget", budget)))
-            written = json.loads(record.read_text()) if record.exists() else {}
-            figures = record_of(truth, 500)
-            figures["configuration"] = written.get("configuration", {}) | {"duration_s": 2}
-            record.write_text(json.dumps(figures))
-            done = run(program, "validate", str(scenario), str(record))
-            check(f"validate reads a record of itif-loadgen --budget {budget}", done.returncode == 0,
-                  made.stderr + done.stdout + done.stderr)
-
-        check_recorded(str(Path(program).resolve()), check)
         check_generation(program, folder, check)
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
 
         check_groups(program, folder, check)
         check_knee(program, folder, check)
-    if tcb:
-        check_paper(program, tcb, check)
-        check_gslice(program, check)
-    print(f"1..{len(results)}")
-    for number, (name, good, output) in enumerate(results, 1):
-        print(f"{'ok' if good else 'not ok'} {number} - {name}")
-        for line in [] if good else output.splitlines():
-            print(f"# {line}")
-    return 0 if all(good for _, good, _ in results) else 1
+    return check.report()
 
 
 if __name__ == "__main__":
