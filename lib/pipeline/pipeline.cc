@@ -212,6 +212,12 @@ void Pipeline::stop() noexcept {
   for (size_t i = 0; i < workers_.size(); ++i) rte_eal_wait_lcore(lcores_[i]);
 }
 
+bool Pipeline::has_intake(tenant::Intake intake) const noexcept {
+  return !is_running() || std::ranges::all_of(workers_, [intake](const auto& worker) {
+    return worker->intake() == intake;
+  });
+}
+
 std::vector<ReturnRing*> Pipeline::return_rings() const {
   std::vector<ReturnRing*> rings;
   for (const auto& worker : workers_) rings.push_back(&worker->returns());

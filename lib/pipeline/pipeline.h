@@ -49,6 +49,8 @@ class Pipeline {
   void stop() noexcept;
   // Returns true between start() and stop(). Any thread.
   bool is_running() const noexcept { return running_.load(std::memory_order_relaxed); }
+  // Returns true if all workers treat new requests so, or none runs. Any thread.
+  bool has_intake(tenant::Intake intake) const noexcept;
 
   Shared& shared() noexcept { return *shared_; }
   const Shared& shared() const noexcept { return *shared_; }

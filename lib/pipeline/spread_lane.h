@@ -40,6 +40,9 @@ class SpreadLane final : public net::FrameSink {
   void set_member_bell(Doorbell& bell) noexcept { member_bell_ = &bell; }
 
   // The owner's thread. give() takes over a prefix of `mbufs` and returns its length.
+  void set_owner_ignores(bool ignores) noexcept {
+    owner_ignores_.store(ignores, std::memory_order_release);
+  }
   size_t give(std::span<rte_mbuf* const> mbufs) noexcept;
   size_t take_to_send(std::span<rte_mbuf*> out) noexcept { return pop(*to_send_, out); }
   bool has_to_send() const noexcept { return rte_ring_empty(to_send_.get()) == 0; }
@@ -49,6 +52,9 @@ class SpreadLane final : public net::FrameSink {
   // The member's thread.
   size_t take(std::span<rte_mbuf*> out) noexcept { return pop(*received_, out); }
   uint16_t send(std::span<rte_mbuf* const> mbufs) noexcept override;
+  // Returns true if the owner ignores new requests: it has passed on all that came before. Read it
+  // before take().
+  bool owner_ignores() const noexcept { return owner_ignores_.load(std::memory_order_acquire); }
   bool has_received() const noexcept { return rte_ring_empty(received_.get()) == 0; }
   void set_ended(bool ended) noexcept { ended_.store(ended, std::memory_order_release); }
 
@@ -64,6 +70,7 @@ class SpreadLane final : public net::FrameSink {
   Doorbell* member_bell_ = nullptr;
   uint16_t owner_ = 0;
   std::atomic<bool> ended_{true};
+  std::atomic<bool> owner_ignores_{false};
 };
 
 }  // namespace itif::pipeline

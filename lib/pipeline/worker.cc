@@ -14,6 +14,8 @@ namespace {
 constexpr uint64_t kSweepPeriodNs = 200'000;
 constexpr uint64_t kLinkPeriodNs = 100'000'000;
 constexpr uint64_t kLastAnswersNs = 1'000'000'000;
+// A worker whose queue is never empty accepts requests for so long after a handover.
+constexpr uint64_t kLastIntakeNs = 200'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
 constexpr uint32_t kSessionsPerSweep = 16;
 
@@ -132,7 +134,9 @@ size_t Worker::poll() noexcept {
   const uint64_t before_ns = std::exchange(now_ns_, shared_.clock.now_ns());
   if (found_work_) counters_.busy_ns.add(now_ns_ - before_ns);
   snapshot_ = &shared_.tenants.acquire(options_.id);
-  if (snapshot_->intake() != intake_) on_intake_changed();
+  const tenant::Intake wanted = snapshot_->intake();
+  if (wanted != tenant::Intake::kIgnore) set_intake(wanted);
+  const bool may_ignore = wanted == tenant::Intake::kIgnore && owner_ignores();
 
   std::array<rte_mbuf*, kBurst> mbufs;
   size_t passed = 0;  // to other workers
@@ -140,6 +144,8 @@ size_t Worker::poll() noexcept {
       shares_queue_ ? fetch_shared(mbufs, passed) : port_.rx_burst(options_.queue, mbufs);
   receive(std::span(mbufs).first(received));
   lend();
+  if (wanted == tenant::Intake::kIgnore)
+    ignore_after_arrived(may_ignore && received + passed < kBurst);
 
   std::array<ReturnRing::Item, kBurst> returned;
   const unsigned given_back = returns_->pop(returned.data(), returned.size());
@@ -170,10 +176,25 @@ size_t Worker::poll() noexcept {
   return done;
 }
 
-// If another process accepts requests from now on, forgets incomplete ones. Clients repeat them.
-void Worker::on_intake_changed() noexcept {
-  intake_ = snapshot_->intake();
-  if (intake_ != tenant::Intake::kIgnore) return;
+// Another process accepts requests from now on. Its ports were opened a moment ago: only this
+// process has the requests that arrived before, which may still be in the port's queue.
+// `took_all`: they are not.
+void Worker::ignore_after_arrived(bool took_all) noexcept {
+  if (ignore_by_ns_ == 0) ignore_by_ns_ = now_ns_ + kLastIntakeNs;
+  if (took_all || now_ns_ >= ignore_by_ns_) set_intake(tenant::Intake::kIgnore);
+}
+
+void Worker::set_intake(tenant::Intake intake) noexcept {
+  if (intake != tenant::Intake::kIgnore) ignore_by_ns_ = 0;
+  if (intake == this->intake()) return;
+  const bool ignores = intake == tenant::Intake::kIgnore;
+  if (ignores) forget_incomplete();
+  for (SpreadLane* lane : options_.member_lanes) lane->set_owner_ignores(ignores);
+  intake_.store(intake, std::memory_order_release);
+}
+
+// Their clients repeat them to the process that accepts requests now.
+void Worker::forget_incomplete() noexcept {
   reassembler_.for_each([this](net::Context& context) {
     if (context.state != net::ContextState::kAssembling) return;
     context.request.status = wire::StatusCode::kDraining;  // not sent

@@ -121,6 +121,9 @@ class Worker {
   const WorkerOptions& options() const noexcept { return options_; }
   const net::Port& port() const noexcept { return port_; }
 
+  // Returns how the worker treats new requests. This follows the snapshot's intake, kIgnore only
+  // once the worker has handled the frames that its port received before. Any thread.
+  tenant::Intake intake() const noexcept { return intake_.load(std::memory_order_acquire); }
   // Figures. Any thread.
   const telemetry::WorkerCounters& counters() const noexcept { return counters_; }
   const telemetry::TenantCounterTable& tenant_counters() const noexcept { return tenants_; }
@@ -163,7 +166,9 @@ class Worker {
   };
 
   // worker.cc
-  void on_intake_changed() noexcept;
+  void ignore_after_arrived(bool took_all) noexcept;
+  void set_intake(tenant::Intake intake) noexcept;
+  void forget_incomplete() noexcept;
   void sweep() noexcept;
   void watch_link() noexcept;
   void note_conflict(const net::Frame& frame) noexcept;
@@ -173,6 +178,7 @@ class Worker {
   size_t fetch_shared(std::span<rte_mbuf*> out, size_t& passed) noexcept;
   bool has_shared_work() const noexcept;
   bool has_answers() const noexcept;
+  bool owner_ignores() const noexcept;
 
   // worker_receive.cc
   void receive(std::span<rte_mbuf* const> mbufs) noexcept;
@@ -271,13 +277,14 @@ class Worker {
   bool link_up_;
   bool link_removed_ = false;
 
-  const tenant::Snapshot* snapshot_ = nullptr;       // of this poll
-  tenant::Intake intake_ = tenant::Intake::kAccept;  // of the last poll
-  const tenant::Tenant* addressee_ = nullptr;        // of the datagram being handled
-  uint64_t now_ns_ = 0;                              // of this poll
-  uint64_t answer_ns_ = 0;                           // when this poll began to answer
-  uint64_t next_sequence_;                           // of the next datagram sent
-  bool found_work_ = false;                          // the last poll
+  const tenant::Snapshot* snapshot_ = nullptr;  // of this poll
+  std::atomic<tenant::Intake> intake_{tenant::Intake::kAccept};
+  uint64_t ignore_by_ns_ = 0;                  // the latest time at which kIgnore takes effect
+  const tenant::Tenant* addressee_ = nullptr;  // of the datagram being handled
+  uint64_t now_ns_ = 0;                        // of this poll
+  uint64_t answer_ns_ = 0;                     // when this poll began to answer
+  uint64_t next_sequence_;                     // of the next datagram sent
+  bool found_work_ = false;                    // the last poll
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;

@@ -112,9 +112,8 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
     return Outcome::dropped(reason);
   }
   Outcome outcome = Outcome::dropped(received.refusal);
-  if (received.refusal == DropReason::kUdpOtherPort &&
-      snapshot_->intake() != tenant::Intake::kIgnore && unproven_.allow(frame.peer, now_ns_) &&
-      net::answer_other_port(*mbuf, frame)) {
+  if (received.refusal == DropReason::kUdpOtherPort && intake() != tenant::Intake::kIgnore &&
+      unproven_.allow(frame.peer, now_ns_) && net::answer_other_port(*mbuf, frame)) {
     tx_.push(mbuf);
     return outcome;
   }
@@ -138,8 +137,7 @@ Outcome Worker::on_frame(rte_mbuf* mbuf, const Received& received) noexcept {
 }
 
 Outcome Worker::on_ping(const Arrived& arrived) noexcept {
-  if (snapshot_->intake() == tenant::Intake::kIgnore)
-    return Outcome::dropped(DropReason::kHandedOver);
+  if (intake() == tenant::Intake::kIgnore) return Outcome::dropped(DropReason::kHandedOver);
   if (!unproven_.allow(arrived.frame.peer, now_ns_))
     return Outcome::dropped(DropReason::kReplyRate);
   send_datagram(wire::reply_header(arrived.datagram.header, wire::Type::kPong),
@@ -149,8 +147,7 @@ Outcome Worker::on_ping(const Arrived& arrived) noexcept {
 
 // Stateless: the token is a function of the address, so a hello costs no memory.
 Outcome Worker::on_hello(const Arrived& arrived) noexcept {
-  if (snapshot_->intake() == tenant::Intake::kIgnore)
-    return Outcome::dropped(DropReason::kHandedOver);
+  if (intake() == tenant::Intake::kIgnore) return Outcome::dropped(DropReason::kHandedOver);
   const net::Endpoint& peer = arrived.frame.peer;
   if (!unproven_.allow(peer, now_ns_)) return Outcome::dropped(DropReason::kReplyRate);
   wire::Header header = wire::reply_header(arrived.datagram.header, wire::Type::kToken);

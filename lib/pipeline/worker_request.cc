@@ -139,9 +139,8 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
 Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified) noexcept {
   const wire::Header& header = arrived.datagram.header;
   const tenant::Tenant& tenant = *verified.tenant;
-  if (snapshot_->intake() == tenant::Intake::kIgnore)
-    return Outcome::dropped(DropReason::kHandedOver);
-  if (snapshot_->intake() == tenant::Intake::kRefuse)
+  if (intake() == tenant::Intake::kIgnore) return Outcome::dropped(DropReason::kHandedOver);
+  if (intake() == tenant::Intake::kRefuse)
     return refuse(arrived, verified, DropReason::kDraining, StatusCode::kDraining,
                   "the appliance is draining", 1'000'000);
   if (tenant.state != tenant::State::kServing)

@@ -29,6 +29,11 @@ bool Worker::has_shared_work() const noexcept {
                    : options_.owner_lane != nullptr && options_.owner_lane->has_received();
 }
 
+// Returns true if no other worker passes on frames that this one must not ignore.
+bool Worker::owner_ignores() const noexcept {
+  return options_.owner_lane == nullptr || options_.owner_lane->owner_ignores();
+}
+
 // Returns true if answers are left to send, or may still come from members.
 bool Worker::has_answers() const noexcept {
   return transmit_.size() + tx_.pending() > 0 || (spreader_ && !spreader_->have_ended());

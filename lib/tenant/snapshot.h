@@ -51,7 +51,7 @@ constexpr uint32_t kMaxTenants = 4096;
 enum class Intake : uint8_t {
   kAccept,
   kRefuse,  // with the status `draining`
-  kIgnore,  // another process accepts them: forget incomplete ones, too
+  kIgnore,  // another process accepts those that arrive from now on: forget incomplete ones, too
 };
 
 class Snapshot {

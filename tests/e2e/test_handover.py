@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from harness.appliance import program
 from harness.clients import Golden, Traffic, connect, dropped, wait_until
 from harness.handover import F32, IDS, add_tenants, failing, goes_on, nothing_lost, same_answers, start_loadgen
 from harness.namespaces import CLIENT_IPV4
-from harness.processes import children_of
+from harness.processes import children_of, stopped_thread, threads_of
 
 
 @pytest.fixture
@@ -58,6 +59,29 @@ def test_no_request_is_lost_over_veth(served, namespaces, models):
     assert appliance.stop() == 0, appliance.log()[-3000:]
     appliance.start()
     assert {each["name"] for each in appliance.ctl_json("tenant", "list")["tenants"]} == {"t1", "later"}
+
+
+def test_a_stalled_worker_loses_nothing(served, namespaces, models):
+    """The old process's worker gets no CPU time while the new process opens the port and begins to serve. Only the old
+    one has received the requests before that."""
+    appliance = served
+    add_tenants(appliance, models)
+    worker, = threads_of(appliance.process.pid, "rte-worker")
+    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), tries=1, timeout="60s")
+    time.sleep(1)
+    with ThreadPoolExecutor() as pool:
+        try:
+            with stopped_thread(worker):
+                handover = pool.submit(appliance.handover)
+                wait_until(lambda: appliance.log().count(" ready: ") == 2 or handover.done(), "the new process serves", 30)
+                assert process.poll() is None, "the load ended before the handover"
+                assert not handover.done(), "it waits for the worker"
+        except PermissionError:
+            process.kill()
+            pytest.skip("this container does not allow ptrace")
+        answer = handover.result()
+    assert answer["drained"] and answer["in_flight"] == 0
+    nothing_lost(finish())
 
 
 def test_no_request_is_lost_over_memif(new_appliance, models):

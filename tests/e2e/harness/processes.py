@@ -1,5 +1,6 @@
 """Processes that are no children of the tests, such as those that a handover starts."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -8,6 +9,8 @@ import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+WALL = 0x40000000  # waitpid also for threads
 
 
 def adopt_orphans():
@@ -50,6 +53,32 @@ def command_lines():
         except (FileNotFoundError, ProcessLookupError):
             pass
     return lines
+
+
+def threads_of(pid, name):
+    """The threads of a process whose names begin so."""
+    return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
+            if (task / "comm").read_text(encoding="utf-8").startswith(name)]
+
+
+@contextlib.contextmanager
+def stopped_thread(thread):
+    """Stops one thread of another process. Errors: PermissionError if the machine does not allow ptrace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = (ctypes.c_long,) * 4
+
+    def ptrace(request):
+        if libc.ptrace(request, thread, 0, 0) < 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+
+    ptrace(PTRACE_SEIZE)
+    ptrace(PTRACE_INTERRUPT)
+    os.waitpid(thread, WALL)
+    try:
+        yield
+    finally:
+        ptrace(PTRACE_DETACH)
 
 
 class AdoptedProcess:

@@ -108,6 +108,36 @@ TEST_F(Refusals, ForgetsIncompleteRequestsAndIgnoresNewOnesDuringAHandover) {
   EXPECT_EQ(answers().size(), 2u);
 }
 
+// Only this process has the requests that waited in the port's queue when the other one opened it.
+TEST_F(Refusals, AcceptsRequestsThatArrivedBeforeAHandover) {
+  constexpr uint64_t kWaiting = 150;  // more than two bursts
+  for (uint64_t id = 1; id <= kWaiting; ++id) send(one(request(id, 2)));
+  publish({default_tenant()}, tenant::Intake::kIgnore);
+  poll_worker();
+  EXPECT_EQ(worker->intake(), tenant::Intake::kAccept) << "more may wait";
+  run();
+  EXPECT_EQ(answers().size(), kWaiting);
+  EXPECT_EQ(worker->intake(), tenant::Intake::kIgnore);
+  send(one(request(kWaiting + 1, 2)));
+  run();
+  EXPECT_TRUE(answers().empty());
+  EXPECT_EQ(dropped(DropReason::kHandedOver), 1u);
+}
+
+// A queue that is never empty must not delay the handover for long.
+TEST_F(Refusals, IgnoresAFullQueueSoonAfterAHandover) {
+  publish({default_tenant()}, tenant::Intake::kIgnore);
+  uint64_t id = 0;
+  const uint64_t start_ns = clock.now_ns();
+  while (worker->intake() != tenant::Intake::kIgnore && clock.now_ns() - start_ns < 1'000'000'000) {
+    for (int i = 0; i < 64; ++i) send(one(request(++id, 2)));
+    poll_worker();
+    stage->poll();
+    clock.advance_ns(10'000'000);
+  }
+  EXPECT_NEAR(static_cast<double>(clock.now_ns() - start_ns), 200e6, 20e6);
+}
+
 TEST_F(Refusals, AnswersAcceptedRequestsDuringAHandover) {
   send(one(request(1, 2)));
   poll_worker();

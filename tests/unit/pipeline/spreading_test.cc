@@ -211,5 +211,34 @@ TEST_F(SpreadingTest, TheOwnerStopsAfterItsMembersHaveSent) {
   EXPECT_EQ(bytes, 200u * 1000 * 4);
 }
 
+// A member's queue is empty when it hears of the handover, but its owner's is not.
+TEST_F(SpreadingTest, MembersAcceptWhatTheirOwnerReceivedBeforeAHandover) {
+  make();
+  const uint16_t client = client_of(1);
+  ask(client, 2, 2);
+  std::vector<tenant::Tenant> tenants = shared_->tenants.acquire(0).tenants();
+  shared_->tenants.publish(std::make_unique<tenant::Snapshot>(tenants, 2, tenant::Intake::kIgnore));
+  workers_[1]->poll();
+  EXPECT_EQ(workers_[1]->intake(), tenant::Intake::kAccept);
+  workers_[0]->poll();
+  EXPECT_EQ(workers_[0]->intake(), tenant::Intake::kIgnore);
+  EXPECT_EQ(workers_[1]->intake(), tenant::Intake::kAccept);
+  run();
+  EXPECT_EQ(answers().responses.count({client, 2}), 1u);
+  for (const auto& worker : workers_) EXPECT_EQ(worker->intake(), tenant::Intake::kIgnore);
+  ask(client, 3, 2);
+  run();
+  EXPECT_TRUE(answers().responses.empty());
+  EXPECT_EQ(dropped(1, net::DropReason::kHandedOver), 1u);
+
+  // The handover fails, and another one begins.
+  shared_->tenants.publish(std::make_unique<tenant::Snapshot>(tenants, 3));
+  run();
+  for (const auto& worker : workers_) EXPECT_EQ(worker->intake(), tenant::Intake::kAccept);
+  shared_->tenants.publish(std::make_unique<tenant::Snapshot>(tenants, 4, tenant::Intake::kIgnore));
+  workers_[1]->poll();
+  EXPECT_EQ(workers_[1]->intake(), tenant::Intake::kAccept) << "its owner still accepts";
+}
+
 }  // namespace
 }  // namespace itif::pipeline::test
