@@ -52,8 +52,8 @@ class SpreadLane final : public net::FrameSink {
   // The member's thread.
   size_t take(std::span<rte_mbuf*> out) noexcept { return pop(*received_, out); }
   uint16_t send(std::span<rte_mbuf* const> mbufs) noexcept override;
-  // Returns true if the owner ignores new requests: it has passed on all that came before. Read it
-  // before take().
+  // Returns true if the owner ignores new requests: it has passed on the frames that waited before.
+  // Read it before take().
   bool owner_ignores() const noexcept { return owner_ignores_.load(std::memory_order_acquire); }
   bool has_received() const noexcept { return rte_ring_empty(received_.get()) == 0; }
   void set_ended(bool ended) noexcept { ended_.store(ended, std::memory_order_release); }

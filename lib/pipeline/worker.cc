@@ -14,8 +14,8 @@ namespace {
 constexpr uint64_t kSweepPeriodNs = 200'000;
 constexpr uint64_t kLinkPeriodNs = 100'000'000;
 constexpr uint64_t kLastAnswersNs = 1'000'000'000;
-// A worker whose queue is never empty accepts requests for so long after a handover.
-constexpr uint64_t kLastIntakeNs = 200'000'000;
+// No more frames than these wait in a port's queue: twice the ring that docs/operations.md advises.
+constexpr size_t kMaxWaitingFrames = 32768;
 constexpr uint32_t kTransmitJobs = 16384;
 constexpr uint32_t kSessionsPerSweep = 16;
 
@@ -144,8 +144,7 @@ size_t Worker::poll() noexcept {
       shares_queue_ ? fetch_shared(mbufs, passed) : port_.rx_burst(options_.queue, mbufs);
   receive(std::span(mbufs).first(received));
   lend();
-  if (wanted == tenant::Intake::kIgnore)
-    ignore_after_arrived(may_ignore && received + passed < kBurst);
+  if (may_ignore) ignore_after_waiting(received + passed);
 
   std::array<ReturnRing::Item, kBurst> returned;
   const unsigned given_back = returns_->pop(returned.data(), returned.size());
@@ -176,16 +175,15 @@ size_t Worker::poll() noexcept {
   return done;
 }
 
-// Another process accepts requests from now on. Its ports were opened a moment ago: only this
-// process has the requests that arrived before, which may still be in the port's queue.
-// `took_all`: they are not.
-void Worker::ignore_after_arrived(bool took_all) noexcept {
-  if (ignore_by_ns_ == 0) ignore_by_ns_ = now_ns_ + kLastIntakeNs;
-  if (took_all || now_ns_ >= ignore_by_ns_) set_intake(tenant::Intake::kIgnore);
+// Another process accepts requests, but only this one has those that arrived before the other
+// opened the port: they may still wait in the queue. `taken`: frames that this poll took from it.
+void Worker::ignore_after_waiting(size_t taken) noexcept {
+  num_taken_ += taken;
+  if (taken < kBurst || num_taken_ >= kMaxWaitingFrames) set_intake(tenant::Intake::kIgnore);
 }
 
 void Worker::set_intake(tenant::Intake intake) noexcept {
-  if (intake != tenant::Intake::kIgnore) ignore_by_ns_ = 0;
+  if (intake != tenant::Intake::kIgnore) num_taken_ = 0;
   if (intake == this->intake()) return;
   const bool ignores = intake == tenant::Intake::kIgnore;
   if (ignores) forget_incomplete();

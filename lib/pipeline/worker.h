@@ -121,8 +121,8 @@ class Worker {
   const WorkerOptions& options() const noexcept { return options_; }
   const net::Port& port() const noexcept { return port_; }
 
-  // Returns how the worker treats new requests. This follows the snapshot's intake, kIgnore only
-  // once the worker has handled the frames that its port received before. Any thread.
+  // Returns how the worker treats new requests. It follows the snapshot's intake, but ignores
+  // requests only once it has handled the frames that waited in its queue. Any thread.
   tenant::Intake intake() const noexcept { return intake_.load(std::memory_order_acquire); }
   // Figures. Any thread.
   const telemetry::WorkerCounters& counters() const noexcept { return counters_; }
@@ -166,7 +166,7 @@ class Worker {
   };
 
   // worker.cc
-  void ignore_after_arrived(bool took_all) noexcept;
+  void ignore_after_waiting(size_t taken) noexcept;
   void set_intake(tenant::Intake intake) noexcept;
   void forget_incomplete() noexcept;
   void sweep() noexcept;
@@ -279,7 +279,7 @@ class Worker {
 
   const tenant::Snapshot* snapshot_ = nullptr;  // of this poll
   std::atomic<tenant::Intake> intake_{tenant::Intake::kAccept};
-  uint64_t ignore_by_ns_ = 0;                  // the latest time at which kIgnore takes effect
+  size_t num_taken_ = 0;                       // frames, since the snapshot's intake is kIgnore
   const tenant::Tenant* addressee_ = nullptr;  // of the datagram being handled
   uint64_t now_ns_ = 0;                        // of this poll
   uint64_t answer_ns_ = 0;                     // when this poll began to answer

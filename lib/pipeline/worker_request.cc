@@ -84,7 +84,7 @@ DropReason Worker::check_address(const Arrived& arrived, const tenant::Tenant& t
 
 Outcome Worker::on_request(const Arrived& arrived) noexcept {
   const Verified verified = verify(arrived);
-  // The other process of a handover answers. Each process would refuse the other's tokens.
+  // Each process of a handover would refuse the other's tokens: only the new one answers refusals.
   if (verified.refusal != DropReason::kNone && snapshot_->intake() == tenant::Intake::kIgnore)
     return Outcome::dropped(DropReason::kHandedOver);
   switch (verified.refusal) {

@@ -112,6 +112,10 @@ Result<json> ProcessHandover::run_with(NewProcess& process, const control::Progr
     return cancelled_.load() || parts_.clock.now_ns() >= give_up_ns_;
   });
   ITIF_TRY(wait_for(process, "loaded", progress));
+  if (!parts_.service.draining() && !parts_.plane.has_intake(tenant::Intake::kAccept))
+    return fail(Code::kUnavailable,
+                "a worker has had no CPU time since the last handover failed, and still ignores "
+                "requests: this process goes on: try again");
   is_switching_ = true;
 
   progress("switching", 0);
@@ -141,11 +145,16 @@ Result<json> ProcessHandover::run_with(NewProcess& process, const control::Progr
   progress("answering accepted requests", 0);
   if (shares) in_flight = parts_.service.stop_accepting(tenant::Intake::kIgnore, drain_ns);
   process.relay_output();
+  const bool took_all = parts_.plane.has_intake(tenant::Intake::kIgnore);
   if (in_flight > 0)
     log::warning("handover: {} requests were still in flight after {}", in_flight,
                  format_duration_ns(drain_ns));
+  if (!took_all)
+    log::warning("handover: a worker has not handled the packets that waited in its queue after {}",
+                 format_duration_ns(drain_ns));
   log::info("handover: process {} serves", process.pid());
-  return json{{"pid", process.pid()}, {"in_flight", in_flight}, {"drained", in_flight == 0}};
+  return json{
+      {"pid", process.pid()}, {"in_flight", in_flight}, {"drained", in_flight == 0 && took_all}};
 }
 
 Status ProcessHandover::wait_for(NewProcess& process, const std::string& step,

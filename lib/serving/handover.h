@@ -2,9 +2,9 @@
 // has loaded every tenant's model, and switches.
 //
 // The switch, if the ports' driver lets two processes receive (net::can_be_shared):
-//   the new process opens the ports → this one ignores new requests, once it has accepted those
-//   that its ports received before → the new one serves → this one answers what it accepted, and
-//   ends
+//   the new process opens the ports → the new one serves, and each worker of this one ignores new
+//   requests once it has handled the packets that waited in its queue → this one answers what it
+//   accepted, and ends
 // With other drivers:
 //   this one ignores new requests, answers what it accepted, closes the ports → the new one opens
 //   them and serves → this one ends

@@ -318,9 +318,13 @@ uint64_t TenantService::stop_accepting(tenant::Intake intake, uint64_t timeout_n
   }
   const uint64_t generation = publish();
   const uint64_t give_up_ns = clock_.now_ns() + timeout_ns;
+  const auto is_still_wanted = [&] {
+    const std::lock_guard lock(mutex_);
+    return intake_ == intake && cancelled_.load() == was_cancelled;
+  };
   while ((!pipeline_.shared().tenants.readers_passed(generation) || !pipeline_.has_intake(intake) ||
           in_flight() > 0) &&
-         clock_.now_ns() < give_up_ns && cancelled_.load() == was_cancelled)
+         clock_.now_ns() < give_up_ns && is_still_wanted())
     std::this_thread::sleep_for(kPollPeriod);
   return in_flight();
 }

@@ -61,13 +61,16 @@ def test_no_request_is_lost_over_veth(served, namespaces, models):
     assert {each["name"] for each in appliance.ctl_json("tenant", "list")["tenants"]} == {"t1", "later"}
 
 
-def test_a_stalled_worker_loses_nothing(served, namespaces, models):
-    """The old process's worker gets no CPU time while the new process opens the port and begins to serve. Only the old
-    one has received the requests before that."""
-    appliance = served
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stalled_worker_loses_nothing(new_appliance, namespaces, models, workers):
+    """The old process's worker that receives gets no CPU time while the new process opens the port and begins to serve.
+    Only the old one has received the requests before that."""
+    appliance = new_appliance().use_workers(workers)
+    appliance.sections["batching"] = {"max_wait": "0s"}
+    appliance.start()
     add_tenants(appliance, models)
-    worker, = threads_of(appliance.process.pid, "rte-worker")
-    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), tries=1, timeout="60s")
+    worker, = threads_of(appliance.process.pid, "rte-worker-1")
+    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client))
     time.sleep(1)
     with ThreadPoolExecutor() as pool:
         try:

@@ -11,20 +11,19 @@ F32 = 1e-4
 IDS = [101, 2000, 2001, 102]
 
 
-def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300, lengths="uniform:8-64", tries=None,
-                  timeout="10s"):
+def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300, lengths="uniform:8-64"):
     """A load in the background; `finish` returns its report. `enter`: runs it there, over the veth; without, it is the
     peer of a memif."""
-    # Over the veth a request is repeated twice, so that an outage of longer than the client's first
-    # timeouts loses requests; a buffer that overflows on a busy machine does not. A memif has one
-    # peer at a time: it is closed between two processes, and what the peer has sent then is lost.
-    tries = tries or (3 if enter else 8)
+    # Over the veth a request is sent once, so that a request which no process accepts is lost. A
+    # memif has one peer at a time: it is closed between two processes, and what the peer has sent
+    # then is lost.
+    tries = 1 if enter else 8
     report = appliance.directory / "loadgen.json"
     report.unlink(missing_ok=True)
     process = subprocess.Popen(
         (*enter, program("itif-loadgen"), SERVER_IPV4, "--tenants", str(appliance.directory / "tenants.json"),
          "--rate", str(rate), "--requests", str(requests), "--lengths", lengths, "--tries", str(tries),
-         "--refusal-retries", "0", "--timeout", timeout, "--quiet", "--json", str(report), *options),
+         "--refusal-retries", "0", "--timeout", "60s", "--quiet", "--json", str(report), *options),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def finish():

@@ -219,6 +219,8 @@ TEST_F(SpreadingTest, MembersAcceptWhatTheirOwnerReceivedBeforeAHandover) {
   std::vector<tenant::Tenant> tenants = shared_->tenants.acquire(0).tenants();
   shared_->tenants.publish(std::make_unique<tenant::Snapshot>(tenants, 2, tenant::Intake::kIgnore));
   workers_[1]->poll();
+  clock_.advance_ns(1'000'000'000);  // the owner has no CPU time
+  workers_[1]->poll();
   EXPECT_EQ(workers_[1]->intake(), tenant::Intake::kAccept);
   workers_[0]->poll();
   EXPECT_EQ(workers_[0]->intake(), tenant::Intake::kIgnore);
