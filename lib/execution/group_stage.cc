@@ -187,9 +187,12 @@ size_t GroupStage::take_requests() noexcept {
   std::array<request::Request*, 64> arrived;
   size_t taken = 0;
   uint64_t start_ns = 0;
-  // Bounded, so that a steady stream of requests cannot keep a batch from starting.
-  while (taken < runtime::RequestExecutor::kMaxIntake) {
-    const unsigned count = inbox_->pop(arrived.data(), arrived.size());
+  // Takes at most kMaxIntake requests, as submit() requires, so that a steady stream of requests
+  // cannot keep a batch from starting.
+  constexpr size_t kMost = runtime::RequestExecutor::kMaxIntake;
+  while (taken < kMost) {
+    const unsigned count =
+        inbox_->pop(arrived.data(), std::min<size_t>(arrived.size(), kMost - taken));
     if (count == 0) break;
     if (taken == 0 && options_.executor.stamps_stages) start_ns = clock_->now_ns();
     for (unsigned i = 0; i < count; ++i) {
@@ -215,7 +218,8 @@ size_t GroupStage::poll() noexcept {
   return done > 0 ? done : warm_up();
 }
 
-// Called before each batch. Reads the workers' counters once per window of SpinChoice.
+// While requests wait, reads the workers' counters once per window of SpinChoice, and sets how the
+// compute pool waits.
 void GroupStage::choose_waiting() noexcept {
   if (options_.sharing_workers.empty() || executor_->num_queued() == 0) return;
   const uint64_t now_ns = clock_->now_ns();

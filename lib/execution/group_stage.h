@@ -77,8 +77,8 @@ class GroupStage final : private runtime::CompletionSink {
   // The time so far of the oldest running batch. counters() includes it once the batch has ended.
   // Any thread.
   struct Running {
-    uint64_t ns = 0;            // of busy_ns
-    uint64_t turn_wait_ns = 0;  // of turn_wait_ns
+    uint64_t ns = 0;            // since it began
+    uint64_t turn_wait_ns = 0;  // the part in which it waited for its turn
   };
   Running running() const noexcept;
   // RequestExecutor::next_step_ns(), for an owner that calls poll() itself.

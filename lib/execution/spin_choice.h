@@ -9,7 +9,7 @@
 // after kCalmNs below half of that rate. Waiting requests are not counted: a pool that spins serves
 // clients that wait for their answers faster.
 //
-// Owned by the group's thread, which asks before each batch. Reads no clock.
+// Owned by the group's thread, which asks in each poll while requests wait. Reads no clock.
 #pragma once
 
 #include <cstdint>

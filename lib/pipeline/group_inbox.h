@@ -43,7 +43,8 @@ class GroupInbox {
     for (const auto& ring : rings_) waiting += ring->size();
     return waiting;
   }
-  // Returns the expected time to serve the requests that run and wait now; 0: unknown. Any thread.
+  // Returns the expected time until the running batches end and the executor's queue is served.
+  // Requests in the rings do not count. 0: none, or unknown. Any thread.
   uint64_t wait_ns(uint64_t now_ns) const noexcept {
     const uint64_t end_ns = busy_until_ns();
     return counters_.backlog_ns.read() + (end_ns - std::min(end_ns, now_ns));

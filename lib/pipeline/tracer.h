@@ -64,7 +64,7 @@ class Tracer {
 
  private:
   struct Slot {
-    std::atomic<uint32_t> trace{0};  // whose record is complete in this slot
+    std::atomic<uint32_t> trace{0};  // number of the trace whose record is complete; 0: none
     TracedRequest request;
   };
   static constexpr uint32_t kClosed = UINT32_MAX;  // in claims_: the trace takes no more records

@@ -50,7 +50,8 @@ namespace itif::plan {
 std::string format_cost_tables(const CostTables& tables);
 
 // Accepts any bytes. Errors: kUnsupported (another version), kCorrupt (anything else that
-// format_cost_tables() does not write; names the line). The remedy for both is to measure again.
+// format_cost_tables() does not write; names a line of wrong format). The remedy for both is to
+// measure again.
 Result<CostTables> parse_cost_tables(std::string_view text);
 
 // Returns 16 hexadecimal digits for a device and backbone, for names of files.

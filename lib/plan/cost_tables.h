@@ -55,7 +55,7 @@ inline constexpr SharedGemmTable kSharedGemmTables[] = {
 };
 
 struct CostTables {
-  // Names of the measured device and backbone, one line each. Tables of others are meaningless.
+  // The measured device and backbone, one line each. The tables are valid for this pair only.
   std::string device;
   std::string backbone;
 
@@ -73,8 +73,9 @@ struct CostTables {
   // The least time of a pass whose kernels are launched one by one; 0: not measured.
   // A pass with planned calls, or more rows than the largest graph bucket, takes at least this.
   double launch_ns = 0;
-  // For the GEMM scheduler, one entry per shape. All three empty: it decides by how evenly the
-  // ranges are partitioned. One range has the same cost in both tables.
+  // For the GEMM scheduler; shared_gemms has one entry per shape. All three empty: not measured,
+  // and the scheduler decides by how evenly the ranges are partitioned. One range has the same cost
+  // in sequential_ns and concurrent_ns.
   std::vector<uint32_t> range_counts;
   std::vector<uint32_t> range_rows;  // of each range
   std::vector<SharedGemm> shared_gemms;

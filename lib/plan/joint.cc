@@ -2,12 +2,12 @@
 // together. This goes beyond the thesis, whose first stage ignores which mini-batches the second
 // can merge.
 //
-// First come plans that a fixed number of passes over the requests finds: ITIF's own two stages,
-// the same with a first stage that expects mini-batches to be shared by 2, 4, 8, … of their size,
-// and all requests padded to the longest. Then JointSearch looks for a cheaper plan. It ends with
-// the optimum if that takes at most kMaxPlanningShare of the time that the batch needs by the
-// tables; otherwise the best of the first plans is used. By the tables, this planner is never worse
-// than naive, turbo or itif.
+// First come the plans of a few runs of ITIF's stages: the two stages as they are; with
+// BatchedGEMM, for s = 2, 4, 8, …, a first stage that prices a mini-batch as one of s in a
+// BatchedGEMM; and all requests padded to the longest. Then JointSearch looks for a cheaper plan.
+// It ends with the optimum if that takes at most kMaxPlanningShare of the time that the batch needs
+// by the tables; otherwise the best of the first plans is used. By the tables, this planner is
+// never worse than naive, turbo or itif.
 //
 // The tables do not know which layers tenants have in common, nor adapters. Separate calls of such
 // tenants run joined, and can take less time than the BatchedGEMM that the tables prefer. With a

@@ -27,9 +27,9 @@ class JointSearch {
   // `costs` outlives this.
   JointSearch(const CostModel& costs, const PlanLimits& limits);
 
-  // Replaces `batches` and `ends` (as in OperatorBatching::pack) by a plan that costs less than
-  // `bound_ns`, the cheapest of all, and returns its cost. Returns bound_ns, and leaves them as
-  // they are, if there is none, or if the search would take more than max_steps. Allocates nothing.
+  // Finds the cheapest plan. If it costs less than `bound_ns`, replaces `batches` and `ends` (as in
+  // OperatorBatching::pack) by it and returns its cost, ns. Otherwise, or if the search would take
+  // more than max_steps, returns bound_ns and changes nothing. Allocates nothing.
   double improve(const RequestOrder& order, double bound_ns, uint64_t max_steps,
                  std::vector<PaddedBatch>& batches, std::vector<uint32_t>& ends) noexcept;
   // Returns true if the last search ended within its steps, so that its result is the optimum.

@@ -126,8 +126,8 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view text,
   if (kind.needs_pricer && !options.pricer)
     return fail(Code::kInvalidArgument, fmt::format("planner '{}' needs a pricer", name));
   auto planner = kind.make(options);
-  // The planners that a pricer compares have the same limits. Rows with shared scores may hold
-  // several tenants, whatever their tokens.
+  // Each planner that auto compares is limited already. max_shared_tokens alone does not limit
+  // planners whose rows share scores: such rows may hold several tenants.
   const bool has_limits =
       limits.max_pass_tenants > 0 || (limits.max_shared_tokens > 0 && !kind.shares_scores);
   if (has_limits && !kind.needs_pricer)

@@ -23,13 +23,13 @@ namespace itif::plan {
 // planner needs, tables that validate() refuses, limits or settings out of range.
 Result<std::unique_ptr<Planner>> make_planner(std::string_view text, const PlannerOptions& options);
 
-// A planner as users write it.
+// A planner and its settings, parsed from what users write: "slotted:slot_tokens=32".
 struct PlannerText {
   std::string_view name;  // in planner_names.h; valid for ever
   RowSettings rows;
 };
-// Errors: kInvalidArgument: an unknown planner (lists the names), a setting that it does not have
-// (names it), twice or without a number above 0.
+// Errors: kInvalidArgument: an unknown planner (lists the names); a setting that the planner lacks,
+// that is set twice, or whose value is not a number above 0 (names the setting).
 Result<PlannerText> parse_planner(std::string_view text);
 
 // "packed, naive, turbo, …"

@@ -20,7 +20,7 @@
 //    equal.
 //  - Lines 13–21 restart the outer loop's i at the first mini-batch, and `while j ← 0` is neither
 //    test nor step. We evaluate the recurrence once over the run, j from i down to 1, as equation
-//    4.2 says. min_cost in line 11 is `optimal`.
+//    4.2 says. Line 11 reads `min_cost`, which nothing sets. We use `optimal`.
 //  - state[-1] (line 7 for i = 0) is the empty start: 0.
 //  - B is declared with two dimensions and read with three. We use three.
 // Added: calls that do not fit the workspace are not considered.

@@ -1,6 +1,6 @@
 // The packed planner: lays the tokens of all requests end to end, without padding. A tenant's
-// requests are adjacent, so that each GEMM weight applies to one range of rows. Needs no tables: no
-// other layout has fewer rows or fewer GEMMs. The default.
+// requests are adjacent, so that each GEMM weight applies to one range of rows. Needs no tables. No
+// layout has fewer rows; only padded ones can have fewer calls (BatchedGEMMs). The default.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace itif::plan {
 
-// Replaces `segments`, ordered by Item::rank(), then by input order, on rows [0, T) without a gap.
-// O(n log n); allocates only if `segments` must grow.
+// Replaces `segments`: one per item, by Item::rank(), then slot, then input order, end to end from
+// row 0. Ignores passes. O(n log n); allocates only if `segments` must grow.
 void plan_packed(std::span<const Item> items, std::vector<Segment>& segments);
 
 }  // namespace itif::plan

@@ -1,4 +1,5 @@
-// Padded mini-batches, and the layout of their calls in a plan. Shared by naive, turbo and itif.
+// Padded mini-batches, and the layout of their calls in a plan. Used by naive, turbo, itif and
+// joint.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +24,9 @@ struct PaddedBatch {
 void pad_to_longest(const RequestOrder& order, uint32_t max_rows,
                     std::vector<PaddedBatch>& batches) noexcept;
 
-// Appends one call for `batches`, which have one size, padded to the longest of them. Opens a pass
-// if the last one has no room. The device runs the plan's calls as they are. `costs` predicts the
-// call's cost; nullptr: unknown. REQUIRES: the call's rows are at most max_rows.
+// Appends one call for `batches`, padded to the longest of them. Opens a pass if the last one has
+// no room. Sets Plan::has_fixed_calls. `costs` predicts the call's cost; nullptr: unknown.
+// REQUIRES: the batches have equal sizes, and the call has at most max_rows rows.
 void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches, uint32_t max_rows,
                  const CostModel* costs, Plan& plan) noexcept;
 

@@ -42,10 +42,12 @@ inline constexpr uint32_t kNoAdapter = UINT32_MAX;
 struct Item {
   static constexpr uint32_t kBySlot = UINT32_MAX;
 
-  uint32_t slot = 0;  // of its weights: tenants of equal weights have the same, and are one here
+  // TenantModel::weight_slot. Tenants whose models have equal weights have the same slot, and are
+  // one tenant for planners.
+  uint32_t slot = 0;
   uint32_t num_tokens = 0;
   uint32_t order = kBySlot;       // as rank(); kBySlot: the slot
-  uint32_t adapter = kNoAdapter;  // whose low-rank updates are added to its rows
+  uint32_t adapter = kNoAdapter;  // its low-rank updates are added to the rows
 
   // Planners that sort by tenant put smaller ranks first. Items of one slot should have one rank.
   constexpr uint32_t rank() const noexcept { return order == kBySlot ? slot : order; }
@@ -104,7 +106,7 @@ struct PlanLimits {
   uint32_t max_shared_tokens = 0;  // of one pass of several tenants; 0: any number
 };
 
-// A planner's offer for a batch, as auto compared them.
+// The predicted price of one planner's plan, which auto has compared with the others'.
 struct Offer {
   std::string_view planner;  // a name in planner_names.h
   double price_ns = 0;       // predicted time of the whole batch

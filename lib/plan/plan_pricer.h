@@ -12,10 +12,11 @@ namespace itif::plan {
 class PlanPricer {
  public:
   virtual ~PlanPricer() = default;
-  // One thread at a time. Allocates nothing.
+  // Both functions: one thread at a time; allocate nothing.
+  // Returns the predicted time of all passes, ns.
   virtual double price_ns(const Plan& plan) noexcept = 0;
   // Returns true if the plan has work that the cost tables do not know: GEMMs that are joined, or
-  // updates of adapters. Likewise.
+  // updates of adapters.
   virtual bool has_unknown_work(const Plan&) noexcept { return false; }
 };
 

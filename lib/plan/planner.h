@@ -40,9 +40,10 @@ class Planner {
   virtual void plan(std::span<const Item> items, Plan& plan) noexcept = 0;
   // Returns the rows that a policy may fill; none: the planner has no rows of a fixed length.
   virtual std::optional<PlannedRows> rows() const noexcept { return std::nullopt; }
-  // As plan(), for a policy that fills rows. Only planners with rows read the choice. Items of
-  // different rows, or slots, share no row. Those of one share it if they fit together.
-  // REQUIRES: each span is empty or has an element per item.
+  // As plan(), for a policy that has filled rows or slots. Only planners with rows read the choice.
+  // Items of one row or slot share it if they fit together. Items of different ones are kept apart
+  // unless filling again pays (RowFilling::fill_few()). REQUIRES: each span is empty or has an
+  // element per item.
   virtual void plan_rows(std::span<const Item> items, const RowChoice&, Plan& plan) noexcept {
     this->plan(items, plan);
   }

@@ -31,7 +31,7 @@ void RowFilling::fill_few(std::span<const Item> items, std::span<const uint32_t>
   if (!groups.empty()) {
     const bool several =
         std::ranges::any_of(items, [&](const Item& item) { return item.slot != items[0].slot; });
-    const size_t most = several ? rows_.size() + rows_.size() / kMoreRows : rows_.size() - 1;
+    const size_t most = several ? rows_.size() + rows_.size() / kMoreRowsDivisor : rows_.size() - 1;
     assign(items, {}, capacity);
     if (rows_.size() > most) assign(items, groups, capacity);
   }

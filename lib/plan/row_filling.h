@@ -31,10 +31,10 @@ class RowFilling {
   // capacity ≤ max_rows if there are items.
   void fill(std::span<const Item> items, std::span<const uint32_t> groups, uint32_t capacity,
             Plan& plan) noexcept;
-  // The same, but without regard to the groups if that takes fewer rows. A policy that chooses
-  // groups places requests in its own order, and the longest first need fewer rows. Each run of a
-  // tenant's requests is a GEMM of its own, and a policy mixes the tenants: if there are several,
-  // an eighth more rows are worth the fewer runs.
+  // As fill(), but ignores the groups if that pays. With one tenant: if it takes fewer rows, as
+  // placing the longest requests first often does. With several: if it takes at most an eighth more
+  // rows, because each run of a tenant's requests is a GEMM, and placing tenant by tenant gives
+  // fewer runs.
   void fill_few(std::span<const Item> items, std::span<const uint32_t> groups, uint32_t capacity,
                 Plan& plan) noexcept;
 
@@ -43,8 +43,8 @@ class RowFilling {
     uint32_t free = 0;  // tokens
     uint32_t first_item = 0, last_item = 0;
   };
-  // 1/kMoreRows more rows are worth the fewer runs of several tenants' requests.
-  static constexpr size_t kMoreRows = 8;
+  // 1/kMoreRowsDivisor more rows are worth the fewer runs of several tenants' requests.
+  static constexpr size_t kMoreRowsDivisor = 8;
 
   void assign(std::span<const Item> items, std::span<const uint32_t> groups,
               uint32_t capacity) noexcept;

@@ -7,8 +7,7 @@
 // request: z = ⌊L / ⌊L / longest⌋⌋. More slots would not hold it, and fewer compute more masked
 // scores. L is the setting row_tokens; without it, L is the longest request, and so is z.
 //
-// The planner fills the policy's slots or rows again if that takes fewer slots
-// (RowFilling::fill_few).
+// The planner ignores the policy's slots or rows if that pays (RowFilling::fill_few).
 //
 // A slot is laid out as a row of concat is. A row ends with its last slot in use: the paper's empty
 // slots would be computed for nobody.

@@ -10,7 +10,8 @@
 // falls with length (make_monotone()).
 //
 // We follow equation 4.1 where the printed algorithm cannot be right:
-//  - N is the number of all requests, but indexes each tenant's own. We use the tenant's number.
+//  - N is the number of all requests, but indexes one tenant's requests. We use the number of that
+//    tenant's requests.
 //  - state[t][0] is read and never set. We use 0.
 //  - The linked list is updated for each i within the loop, before start_id is known to be part of
 //    the optimum. We keep the starts and follow them back from the last request.
@@ -30,9 +31,9 @@ class TenantBatching {
   // `costs` outlives this.
   TenantBatching(const CostModel& costs, const PlanLimits& limits);
 
-  // Replaces `batches`, tenants in their order, mini-batches of a tenant by ascending length.
-  // Returns their cost as separate GEMMs. Allocates nothing within max_requests. O(Σ n²) for n
-  // requests of a tenant.
+  // Replaces `batches`: tenants in the order of `order`, mini-batches of a tenant by ascending
+  // length. Returns the sum of their costs, ns. Allocates nothing within max_requests. O(Σ n²) for
+  // n requests of a tenant.
   //
   // `shared_by` > 1 (beyond the thesis): a mini-batch costs its share of a BatchedGEMM over so many
   // mini-batches of its size, where that is cheaper and fits.

@@ -33,10 +33,11 @@ class Admission {
   Admission(const Group& group, const Clock& clock, const ExecutorOptions& options,
             sched::BatchPolicy& policy, const InputOptions& inputs, size_t num_out_of_queue = 0);
 
-  // Returns the request's model; nullptr: the request is refused, because the device has failed,
-  // the model is not loaded, or `wait_ns(model)`, its expected wait, is too long; or it has
-  // expired. Reads no payload:
-  // a request of a flooding tenant must not cost the shared executor more than this.
+  // Returns the request's model. Returns nullptr if the request has expired, or is refused:
+  // - the device has failed, or the model is not loaded;
+  // - `wait_ns(model)`, the expected wait in ns, is too long or ends after the deadline;
+  // - the group's queue, or the tenant's share of it, is full.
+  // Reads no payload: a request of a flooding tenant must not cost the shared executor more.
   template <class WaitNs>
   const model::TenantModel* admit(request::Request* request, const WaitNs& wait_ns) noexcept {
     const model::TenantModel* model = find_model(request);
@@ -73,7 +74,7 @@ class Admission {
   InputPreparation& inputs() noexcept { return inputs_; }
 
  private:
-  // Says in the status that follows when to ask again.
+  // Sets the time to ask again, in the status of the refusal that follows.
   void ask_again_in(request::Request* request, double ns) noexcept;
   void refuse_late(const sched::Refused& late) noexcept;
   void give_back(request::Request* request) noexcept;

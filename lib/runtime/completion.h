@@ -18,8 +18,9 @@ class CompletionSink {
   // The packets and `pieces` of these requests have been read and may go back to their owner. The
   // executor keeps the requests. Called at most once per request, before complete().
   virtual void release_packets(std::span<request::Request* const>) noexcept {}
-  // The oldest running batch has the device since `begin_ns`; 0: none runs. Not called by an
-  // executor whose running batch others may join.
+  // The oldest running batch began at `begin_ns`: when the executor began to choose it, or when the
+  // batch before it ended. 0: none runs. Not called by an executor whose running batch others may
+  // join.
   virtual void running_since(uint64_t /*begin_ns*/) noexcept {}
   // The running batches are expected to end at `end_ns`, and the next starts then; 0: none runs.
   // Not called by an executor whose running batch others may join.

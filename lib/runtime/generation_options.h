@@ -21,8 +21,8 @@ enum class Joining : uint8_t {
 // inference results."
 enum class Cleaning : uint8_t {
   kSequence,  // immediately
-  // When all sequences whose sources shared its slot have ended: its row under the planner concat,
-  // itself under packed.
+  // When all sequences of its slot have ended. Its slot is the planner's slot under slotted, the
+  // row under concat, and the sequence alone under packed and naive.
   kSlot,
   // When all sequences of its batch have ended. With Joining::kSteps, sequences that entered at the
   // same step are a batch.

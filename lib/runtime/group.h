@@ -43,7 +43,8 @@ struct GroupOptions {
   bool shares_weights = true;
   // The device's, which all its groups use and which outlives them. Null: the group has its own.
   LoadMemory* load_memory = nullptr;
-  // As load_memory: by it, groups share equal weights. Unused without shares_weights.
+  // The pool through which the device's groups share equal weights. It outlives them. Null: the
+  // group has its own. Unused without shares_weights.
   model::WeightPool* weight_pool = nullptr;
 };
 

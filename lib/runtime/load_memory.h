@@ -1,5 +1,5 @@
-// The device memory that models need which are being loaded, and have not taken yet. Two loads that
-// fit alone, but not together, thus do not both begin.
+// Reserves device memory for models that are being loaded, and counts what they have not allocated
+// yet. So two loads that fit alone, but not together, do not both begin.
 //
 // The groups of a device have one object. Any thread.
 #pragma once
@@ -25,7 +25,7 @@ class LoadMemory {
     ~Hold() {
       if (memory_ != nullptr) reduce(bytes_);
     }
-    // The load has taken some of its bytes from the device.
+    // Gives back bytes that the load has allocated on the device.
     void reduce(uint64_t bytes) noexcept {
       const std::lock_guard lock(memory_->mutex_);
       bytes = std::min(bytes, bytes_);
@@ -40,7 +40,7 @@ class LoadMemory {
     uint64_t bytes_;
   };
 
-  // Holds bytes for a load. Error: too few are left, and how many.
+  // Holds `bytes` for a load. On failure returns the number of bytes that are left.
   std::expected<Hold, uint64_t> hold(const device::Device& device, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     const uint64_t available_bytes = device.available_bytes();

@@ -24,8 +24,8 @@ uint64_t result_bytes(const model::HeadSpec& head, uint32_t hidden_size, wire::R
 uint32_t result_rows(const model::HeadSpec& head, wire::ResultKind kind,
                      uint32_t num_tokens) noexcept;
 
-// logits → probabilities, in place: softmax for one label, a sigmoid each for several. Logits that
-// are not finite give probabilities of 0.
+// Turns logits into probabilities in place: a sigmoid each if `problem` is kMultiLabel, else
+// softmax. Logits that are not finite give probabilities of 0.
 void to_probabilities(std::span<float> logits, model::Problem problem) noexcept;
 
 // Writes `probabilities` [num labels] as the wire's kClasses, best first, ties by index. `entries`

@@ -1,8 +1,9 @@
-// Additive increase, multiplicative decrease of a batch's bound.
+// Raises a batch's bound by 1/16 of it and one token when batches fill it. Lowers it after a batch
+// that exceeds its aim.
 //
 // Source: adaptive batching in Crankshaw et al., "Clipper: a low-latency online prediction serving
-// system", NSDI 2017, section 4.3.1. Here the bound counts tokens, and falls in proportion to how
-// late a batch was.
+// system", NSDI 2017, section 4.3.1. Clipper adds a constant. Here the bound counts tokens, grows
+// in proportion, and falls in proportion to how late a batch was.
 #include <algorithm>
 
 #include "sched/batch_control.h"

@@ -1,7 +1,7 @@
 // Bounds the tokens of a batch so that tenants meet their latency objectives. A strategy adapts the
 // bound after each batch:
 //
-// - aimd: additive increase, multiplicative decrease, as in Clipper.
+// - aimd: as in Clipper, but the bound grows in proportion (aimd.cc).
 // - slab: in proportion to the headroom, GSLICE's self-learning adaptive batching.
 // - fixed: the bound stays at the group's own limit.
 //

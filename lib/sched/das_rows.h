@@ -8,8 +8,8 @@
 // The paper leaves open, and we decide:
 // - Ties of utility go to the earlier deadline, ties of the deadline to the earlier arrival.
 // - s_tk is the number of requests in the longest prefix of the utility order that fits the row. It
-//   ends at the batch's request limit, too, which the paper does not have. Requests that no row
-//   takes are left out of that order.
+//   ends at the batch's request limit, too, which the paper does not have. Requests longer than the
+//   row's rest are left out of that order.
 // - p_tk, the number of utility-dominant requests, is ⌈η · s_tk⌉. Rounding up gives each row with
 //   s_tk > 0 at least one, so their mean utility v̄ is defined. It also keeps p_tk / s_tk ≥ η,
 //   which the proof of Theorem 5.1 needs.

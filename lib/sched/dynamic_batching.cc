@@ -93,7 +93,7 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
                                           state.costs.expected.tokens_within(time_ns)));
   if (!RowFill(limits, batch).full()) order_->select(queue_, state, limits, choice);
   if (has_urgent && queue_.num_requests() > 0)
-    small_batches_.ran(tokens_of(batch), least_tokens, state.costs.undisturbed);
+    small_batches_.charge(tokens_of(batch), least_tokens, state.costs.undisturbed);
   urgent_.chosen(queue_, batch);
   return limits;
 }

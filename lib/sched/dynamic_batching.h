@@ -3,9 +3,9 @@
 //
 // A choice takes these steps:
 // 1. It refuses requests that cannot meet their deadlines, or have waited too long.
-// 2. It sets the tenants' objectives (objectives.h) and bounds the batch by them: by
-//    batch_control.h, or by the undisturbed cost if a tenant that sends little implies the
-//    objective.
+// 2. It sets the tenants' objectives (objectives.h). batch_control.h bounds the batch by those that
+//    tenants have set. The undisturbed cost also bounds it by those that tenants who send little
+//    imply.
 // 3. It puts urgent requests first (urgent.h), and lets the order fill the batch.
 // 4. It refuses the requests of the batch that would miss their deadlines even alone. Those that
 //    only the whole batch makes late wait again (late_requests.h).

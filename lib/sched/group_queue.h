@@ -1,8 +1,9 @@
 // The requests that wait for a group's executor: one FIFO queue per tenant. The total and
 // each tenant's queue are bounded, so that one tenant's flood fills only its own share.
 //
-// Owned by the executor's thread. Requests are linked through Request::next and previous; nothing
-// is allocated after construction. A tenant is identified by its slot in the group.
+// Owned by the executor's thread. Requests are linked through Request::next and previous. Allocates
+// only in the constructor, and in append() beyond max_requests. A tenant is identified by its slot
+// in the group.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,8 @@ class GroupQueue {
   request::Request* pop(uint32_t slot) noexcept;
   // Removes a request from any position in its tenant's queue. REQUIRES: this queue holds it.
   void remove(request::Request* request) noexcept;
-  // Slots whose tenants have requests, in the order in which they became active.
+  // Slots whose tenants have waiting requests, in the order of their turns. A slot that becomes
+  // active joins at the end, or at the front by put_back().
   const std::vector<uint32_t>& active_slots() const noexcept { return active_; }
   // Moves the first active slot to the end.
   void rotate() noexcept;
@@ -63,8 +65,8 @@ class GroupQueue {
     double num_requests = 0;
     double num_tokens = 0;
   };
-  // Returns the work until the tenant's queue is served, if the other active tenants are served by
-  // weight meanwhile.
+  // Returns the work that is served until the tenant's queue is empty, if all active tenants are
+  // served by weight.
   Backlog backlog_of(uint32_t slot) const noexcept;
   // Returns the work of all waiting requests.
   Backlog backlog() const noexcept {

@@ -3,10 +3,10 @@
 //
 // A request can meet its deadline if a batch of it alone would end in time. A full batch may take
 // many times as long, and the requests with the earliest deadlines would all be late. So requests
-// that the full batch would make late are skipped if others fit. At most kMaxLateShare times
+// that the full batch would make late are skipped if others fit. At most kMaxSkippedPerRequest ·
 // max_requests are skipped, which bounds the time of a decision.
 //
-// No request is skipped if one batch takes all that wait, or if most have no deadline:
+// No request is skipped if one batch takes all that wait, or if BatchLimits::late_run_first.
 // late_requests.h then decides which run first.
 #pragma once
 
@@ -34,7 +34,7 @@ class IndexFill {
         late_(late),
         choice_(choice),
         num_refusals_left_(limits.max_requests),
-        max_late_(kMaxLateShare * limits.max_requests),
+        max_late_(kMaxSkippedPerRequest * limits.max_requests),
         num_others_(choice.batch.size()),
         limits_(limits),
         rows_(limits, choice.batch),
@@ -78,9 +78,9 @@ class IndexFill {
     index_.detach(*request);
     rows_.put(request);
   }
-  // Lets the batch take the skipped requests, although it makes them late. Returns false if none
-  // was skipped. REQUIRES: the batch is empty.
-  bool take_late_ones() noexcept {
+  // Puts the skipped requests back into the index, and skips none from now on. Returns false if
+  // none was skipped. REQUIRES: the batch is empty.
+  bool readmit_skipped() noexcept {
     end_ns_ = 0;
     rows_.restart();
     return attach_late_ones();
@@ -104,7 +104,7 @@ class IndexFill {
   }
 
  private:
-  static constexpr size_t kMaxLateShare = 4;
+  static constexpr size_t kMaxSkippedPerRequest = 4;
 
   // Returns when a full batch would end; 0: no request is skipped.
   uint64_t expected_end_ns() const noexcept {

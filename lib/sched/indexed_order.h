@@ -32,7 +32,7 @@ class IndexedOrder : public QueueOrder {
       if (fill.in_time(earliest) == nullptr) break;
     }
     this->fill(fill);
-    if (fill.batch_is_empty() && fill.take_late_ones()) this->fill(fill);
+    if (fill.batch_is_empty() && fill.readmit_skipped()) this->fill(fill);
   }
   // Unknown: a request that arrives may be the next one.
   GroupQueue::Backlog backlog_ahead(const GroupQueue&, uint32_t) const noexcept override {
@@ -54,7 +54,8 @@ class IndexedOrder : public QueueOrder {
   std::vector<request::Request*> late_;  // of IndexFill
 };
 
-// The orders of the policies of these names: their make_<name>() adds the rest of the policy.
+// Each makes the order of the policy <name>, which make_<name>() wraps in a policy
+// (ordered_policy.h).
 std::unique_ptr<IndexedOrder> make_das_order(const PolicyOptions& options);
 std::unique_ptr<IndexedOrder> make_edf_order(const PolicyOptions& options);
 std::unique_ptr<IndexedOrder> make_sjf_order(const PolicyOptions& options);

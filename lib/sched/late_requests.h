@@ -1,8 +1,9 @@
-// Finds the requests of a chosen batch that should leave it because the batch would make them late.
-// The time of a batch depends on all its requests, so a request that would be in time alone may be
-// late in the batch that the order has filled.
+// Decides which requests leave a chosen batch so that its deadlines are met. The time of a batch
+// depends on all its requests, so a request that would be in time alone may be late in the batch
+// that the order has filled.
 //
-// Three ways are tried:
+// Three ways are tried. In 1 and 2 the earliest deadlines stay, and the requests that can wait
+// leave and run next. In 3 the requests that would be late leave.
 // 1. If no other request waits: the requests with the earliest deadlines run first, and the others
 //    in a batch after them, if then all are in time.
 // 2. If most requests have no deadline, these can wait: the requests with the earliest deadlines
@@ -31,10 +32,11 @@ class LateRequests {
   // The most that a split may cost: the time of both batches, divided by that of the whole batch.
   static constexpr double kMaxSplitCost = 1.2;
 
-  // Refers to requests that stay valid until the next find().
+  // The span is valid until the next find().
   struct Leaving {
     std::span<request::Request* const> requests;  // in the batch's order
-    bool runs_next = false;  // they run in the next batch: their room must stay free
+    // The requests run in the next batch. The room that they leave in this one must stay empty.
+    bool runs_next = false;
   };
 
   explicit LateRequests(uint32_t max_requests) {
@@ -68,7 +70,7 @@ class LateRequests {
   size_t num_in_time_for_earliest(const Batch& batch) const noexcept;
   size_t num_late(Batch batch) const noexcept;
 
-  std::vector<Entry> ordered_;  // by deadline; equal ones: the batch's last first
+  std::vector<Entry> ordered_;  // by deadline; ties: the later position in the batch first
   std::vector<request::Request*> leaving_;
 };
 

@@ -12,7 +12,7 @@ struct Load {
 };
 
 bool sends_little(double waiting_tokens, uint32_t weight, const Load& load) {
-  return kLittlePart * waiting_tokens * static_cast<double>(load.weights) < load.tokens * weight;
+  return kLittleDivisor * waiting_tokens * static_cast<double>(load.weights) < load.tokens * weight;
 }
 
 uint64_t tighter(uint64_t a_ns, uint64_t b_ns) {

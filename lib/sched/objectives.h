@@ -38,9 +38,9 @@ namespace itif::sched {
 // A tenant's objective counts this long after its last request: the next may arrive while a batch
 // runs.
 inline constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
-// A tenant sends little if it has less than 1/kLittlePart of its weighted share of the queued
+// A tenant sends little if it has less than 1/kLittleDivisor of its weighted share of the queued
 // tokens.
-inline constexpr uint32_t kLittlePart = 4;
+inline constexpr uint32_t kLittleDivisor = 4;
 inline constexpr uint32_t kImpliedObjective = 4;  // times a request's time alone
 inline constexpr uint64_t kMinImpliedNs = 10'000'000;
 

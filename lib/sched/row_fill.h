@@ -35,7 +35,8 @@ class RowFill {
   uint32_t requests_left() const noexcept {
     return limits_.max_requests - static_cast<uint32_t>(batch_.size());
   }
-  // Returns true if the batch takes no other request.
+  // Returns true if the batch has max_requests requests, or its last row no room. max_tokens may be
+  // used up before.
   bool full() const noexcept {
     return requests_left() == 0 || (!batch_.empty() && room() == 0 && is_last_row());
   }

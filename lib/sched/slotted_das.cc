@@ -59,9 +59,9 @@ class SlottedDas final : public DasRows {
     for (const request::Request* request : urgent)
       slot_tokens = std::max(slot_tokens, request->num_tokens);
     slot_tokens = std::max(1u, slot_tokens);
-    if (!fits(urgent, row_tokens, slot_tokens)) {
+    if (!begin_slots(urgent, row_tokens, slot_tokens)) {
       slot_tokens = std::max(row_tokens, slot_tokens);
-      fits(urgent, row_tokens, slot_tokens);
+      begin_slots(urgent, row_tokens, slot_tokens);
     }
     fill.finish([&](request::Request& request) { return put(request); });
     if (!fill.batch_is_empty()) fill.set_slot_tokens(slot_tokens);
@@ -77,9 +77,9 @@ class SlottedDas final : public DasRows {
   static uint32_t row_tokens(const BatchLimits& limits) noexcept {
     return limits.rows.have_length() ? limits.rows.tokens : limits.max_tokens;
   }
-  // Begins the batch's slots with the urgent requests. Returns true if all of them fit.
-  bool fits(std::span<request::Request* const> urgent, uint32_t row_tokens,
-            uint32_t slot_tokens) noexcept {
+  // Begins the batch's slots and puts the urgent requests into them. Returns true if all fit.
+  bool begin_slots(std::span<request::Request* const> urgent, uint32_t row_tokens,
+                   uint32_t slot_tokens) noexcept {
     slots_.begin(row_tokens, slot_tokens);
     return std::ranges::all_of(urgent, [&](request::Request* request) { return put(*request); });
   }

@@ -26,8 +26,8 @@ class SmallBatches {
     left_ns_ = std::min(kMostLeftNs, left_ns_ + kMostPart * static_cast<double>(passed_ns));
     return left_ns_ > 0;
   }
-  // Charges the time that a batch wasted. REQUIRES: the batch left requests waiting.
-  void ran(uint32_t num_tokens, uint32_t efficient_tokens, const BatchCost& cost) noexcept {
+  // Charges the time that a chosen batch will waste. REQUIRES: the batch leaves requests waiting.
+  void charge(uint32_t num_tokens, uint32_t efficient_tokens, const BatchCost& cost) noexcept {
     if (num_tokens >= efficient_tokens) return;
     const double part = 1 - static_cast<double>(num_tokens) / efficient_tokens;
     left_ns_ -= part * cost.batch_ns(num_tokens);

@@ -5,8 +5,9 @@
 // Other requests may join an urgent one if the batch ends within a fifth of the urgent request's
 // objective, counted from its arrival. Otherwise it gets a batch of urgent requests only, if the
 // policy allows such a small batch (small_batches.h). The order alone chooses the batch after that.
-// A tenant's requests are urgent only while one of them waits, or no more than the tenant's share
-// of a batch. The last two rules protect the shares of the other tenants.
+// A tenant's requests are urgent only while exactly one waits, or while all that wait are at most
+// the tenant's weighted share of a batch. The last two rules protect the shares of the other
+// tenants.
 //
 // Owned by the executor's thread.
 #pragma once

@@ -39,7 +39,7 @@ class WaitingIndex {
   bool is_attached(const request::Request& request) const noexcept {
     return nodes_[request.waiting_node].attached;
   }
-  // Returns the shortest request of a tree, of those the one with the earliest deadline; nullptr:
+  // Returns the shortest request of a tree, the earlier deadline of equally short ones. nullptr:
   // the tree is empty.
   request::Request* shortest(uint32_t tree = 0) const noexcept;
   // Returns the request with the earliest deadline among those of a tree with at most max_tokens;

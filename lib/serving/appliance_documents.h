@@ -21,17 +21,19 @@ class ApplianceDocuments final : public control::Documents {
   ApplianceDocuments(const config::Config& config, const Clock& clock, const DeviceTable& devices,
                      pipeline::Pipeline& pipeline, TenantService& service, GroupWatch& watch);
 
-  nlohmann::json groups() const override;
-  // watch_documents.cc, planner() included
+  // In watch_documents.cc.
   Result<nlohmann::json> tenant_stages(uint32_t id) const override;
   Result<nlohmann::json> bottleneck(const std::string& group, uint64_t interval_ns) const override;
   Result<nlohmann::json> start_trace(uint32_t id, uint32_t requests) const override;
   Result<nlohmann::json> trace(uint32_t trace, uint32_t first) const override;
   Result<nlohmann::json> stop_trace(uint32_t trace) const override;
+  // In group_documents.cc.
+  nlohmann::json groups() const override;
   Result<nlohmann::json> planner(const std::string& group) const override;
   Result<nlohmann::json> profile(const std::string& group) const override;
   Result<nlohmann::json> knee(const std::string& group,
                               std::optional<uint64_t> threshold_percent) const override;
+  // In appliance_documents.cc.
   nlohmann::json stats() const override;
   nlohmann::json drops() const override;
   nlohmann::json device() const override;

@@ -26,7 +26,7 @@ class DeviceTable {
   // with it, if it reads packets. REQUIRES: called before the table is used.
   void add_fallback(OpenDevice open);
 
-  // The device that is used while all work.
+  // The first device, which is used while it works.
   device::Device& preferred() const noexcept { return *entries_.front().device; }
   // The first device that has not failed, or the last opened one if all have.
   device::Device& serving() const noexcept { return *serving_.load(std::memory_order_acquire); }

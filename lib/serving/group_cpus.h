@@ -21,8 +21,8 @@ class GroupCpus {
   // `executor_cpus`: of all groups; empty: all CPUs of the process.
   explicit GroupCpus(std::vector<unsigned> executor_cpus);
 
-  // Gives a group CPUs of its own, ascending; empty: takes them back. Changes the CPUs of the
-  // groups without. Taking back never fails. Errors: kInvalidArgument, and nothing changes: the
+  // Gives a group CPUs of its own, ascending; empty: takes them back, which never fails. Groups
+  // without own CPUs share those that remain. Errors: kInvalidArgument, and nothing changes: the
   // executors have no such CPU, another group has some of them but not the same set, or none would
   // be left for groups without.
   Status give(const std::string& group, const std::vector<unsigned>& cpus);
@@ -35,7 +35,7 @@ class GroupCpus {
   // Returns the CPUs that the group computes on; empty: all of the process. The CPUs of a group
   // that does not run are shared meanwhile.
   std::vector<unsigned> of(const std::string& group) const;
-  // Returns how many running groups compute on the same CPUs as this one.
+  // Returns how many running groups compute on this group's CPUs, itself included.
   size_t num_beside(const std::string& group) const;
   // Returns the number of CPUs of of().
   size_t num_cpus(const std::string& group) const;

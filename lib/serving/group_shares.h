@@ -87,7 +87,8 @@ class GroupShares {
     uint16_t number;
     execution::GroupStage* stage;
     uint64_t slo_ns = 0;
-    double part_percent = 0;  // without a set share and tuning: its part of what is left
+    // Its share unless it is tuned: the set one, or its part of what is left.
+    double part_percent = 0;
     execution::IdleWatch idle = {};
     double measured_percent = 0;  // 0: it is not being measured
   };

@@ -32,7 +32,7 @@ Result<ModelToCheck> parse_request(const std::string& request);
 // Returns the answer of a check that ended with `done`.
 std::string answer_for(const Status& done);
 // Returns what the check found. `directory`: the model's. Errors: those of the check; kUnavailable
-// (the answer is none: the checker has ended).
+// (no well-formed answer: the checker ended before).
 Status parse_answer(const std::string& answer, const std::string& directory);
 
 // Returns false if the other end is closed.

@@ -52,10 +52,10 @@ Status leave_root(const std::optional<Account>& account, const config::Config& c
 Status give_files(const Account& account, const config::Config& config,
                   std::span<const std::string> directories);
 
-// Makes all threads run as the account, if any. The calling thread keeps the capabilities `kept`,
-// also for programs that it starts. Limits of niceness and, if `opens_ports`, of locked memory are
-// raised; a capability is kept in place of a limit that cannot be. Root without an account keeps
-// all. Main thread. Errors: kPermission.
+// Makes all threads run as the account, if any. The calling thread, and programs that it starts,
+// keep the capabilities `kept`. Raises the limits of niceness and of locked memory. It keeps
+// CAP_SYS_NICE or, if `opens_ports`, CAP_IPC_LOCK in place of a limit that it cannot raise. Root
+// without an account keeps all. Main thread. Errors: kPermission.
 Status drop_privileges(const std::optional<Account>& account, Capabilities kept, bool opens_ports,
                        const config::Process& process);
 

@@ -2,7 +2,7 @@
 //
 // Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
 // platform", SoCC 2020, sections 2.1.3 and 3.2.3. The paper calls the improvement past the knee
-// marginal; here it is at most a threshold, against the highest throughput of any share.
+// marginal; here the highest throughput of any share exceeds the knee's by at most a threshold.
 #pragma once
 
 #include <span>
@@ -15,10 +15,9 @@ struct SharePoint {
   double throughput = 0;  // requests or tokens per second
 };
 
-// Returns the smallest measured share that, like every larger one, has at least the highest
-// throughput of any share / (1 + `threshold`), with 0.1 for 10 %; 0: no points. A disturbed point
-// makes the knee larger. If the whole device is slower than that, the knee is 100 %: no bound.
-// REQUIRES: ascending percents.
+// Returns the smallest measured share from which on every share has at least 1 / (1 + `threshold`)
+// of the highest throughput (0.1: 10 %). Returns the largest measured share if that one has less,
+// and 0 without points. A disturbed point makes the knee larger. REQUIRES: ascending percents.
 double knee_percent(std::span<const SharePoint> points, double threshold) noexcept;
 
 }  // namespace itif::slice

@@ -18,10 +18,11 @@ struct BatchCurve {
 };
 
 struct KneeProfile {
-  // The gain of throughput that is worth no larger share; the paper calls it marginal.
+  // The most throughput that a share larger than the knee may still gain. The paper calls it
+  // marginal.
   static constexpr double kThreshold = 0.1;
 
-  // Names of the measured device and backbone, one line each. Curves of others are meaningless.
+  // The measured device and backbone, one line each. The curves are valid for this pair only.
   std::string device;
   std::string backbone;
   std::vector<BatchCurve> curves;  // by number of requests, ascending

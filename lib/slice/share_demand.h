@@ -80,9 +80,9 @@ struct Observation {
   double arrived = 0;
   double served = 0;
   double waiting = 0;  // work that waits, or is being done, at the end of the period
-  // Time in which the group computed. Over all of the time no group serves more than arrives, so
-  // Algorithm 1's throughput is work over this time: what the group can serve. Time that the group
-  // cannot use between two batches counts.
+  // Time in which the group computed, and gaps between batches that it cannot use. Algorithm 1's
+  // throughput is served / busy_ns, the rate that the group can reach. served / elapsed_ns cannot
+  // stand for it, because it does not exceed the rate of arrivals for long.
   uint64_t busy_ns = 0;
   LatencySums latencies = {};
   // The share that the group computed on, lent parts included; 0: its own share.

@@ -28,8 +28,8 @@ namespace itif::runtime {
 
 class GemmScheduler {
  public:
-  // Concurrent is chosen up to this ratio to the sequential cost, since the tables were measured on
-  // an idle machine.
+  // Concurrent GEMMs are chosen if they take at most this many times as long as the best other
+  // mode: the tables come from an idle machine, and on a busy one concurrent GEMMs lose less.
   static constexpr double kMaxLonger = 1.05;
   // `parts`: how many compute GEMMs concurrently (DeviceInfo::num_threads); 0: the device
   // distributes the work itself.

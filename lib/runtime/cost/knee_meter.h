@@ -51,8 +51,11 @@ class KneeMeter {
   Result<std::vector<slice::BatchCurve>> finish() const;
 
  private:
-  static constexpr uint32_t kWarmUps = 1, kSamples = 3;  // passes, of processors
-  static constexpr uint64_t kSettleNs = 1'100'000'000;   // of time: credits are spent
+  // On a device that divides its processors: passes of each point.
+  static constexpr uint32_t kWarmUps = 1, kSamples = 3;
+  // On a device that divides its time: the time before each share, in which idle credits are spent,
+  // and the least time and passes of each point.
+  static constexpr uint64_t kSettleNs = 1'100'000'000;
   static constexpr uint64_t kMeasureNs = 100'000'000;
   static constexpr uint32_t kLeastPasses = 2;
 

@@ -46,8 +46,8 @@ class PassGemms {
   // `calls`: as planned; empty: the GEMM scheduler chooses. Valid until the next call.
   Choice choose(std::span<const kernels::RowRange> ranges, std::span<const kernels::GemmCall> calls,
                 bool has_bucket, const model::WeightView& weights) noexcept;
-  // Sets the schedule of a pass, or of a decoder's step, that has no planned calls or those of its
-  // schedule.
+  // Replaces the GEMM schedule of a pass, or of a decoder's step. Keeps the planned calls of the
+  // present one; if there are none, the GEMM scheduler chooses.
   template <class Pass>
   void schedule(const model::WeightView& weights, Pass& pass) noexcept {
     const Choice choice = choose(pass.ranges, pass.gemm_schedule.calls(), pass.has_bucket, weights);

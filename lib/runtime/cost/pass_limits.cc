@@ -5,9 +5,9 @@
 namespace itif::runtime {
 namespace {
 
-// The part of a cache that several tenants' weights may fill. The rest is for activations, and for
-// other programs: virtual machines share the last-level cache, and see its whole size.
-constexpr size_t kCachePart = 4;
+// Several tenants' weights may fill 1/kCacheDivisor of a cache. The rest is for activations, and
+// for other programs: virtual machines share the last-level cache, and see its whole size.
+constexpr size_t kCacheDivisor = 4;
 
 uint32_t max_tenants(const device::DeviceInfo& device,
                      std::span<const backbone::GemmUse> gemms) noexcept {
@@ -18,7 +18,7 @@ uint32_t max_tenants(const device::DeviceInfo& device,
           size_t{use.num_weights} * use.shape.n * use.shape.k * dtype_bytes(device.compute.weights);
   if (shared_bytes == 0 || shared_bytes > device.cache_bytes) return 0;
   return static_cast<uint32_t>(
-      std::clamp<size_t>(device.cache_bytes / kCachePart / shared_bytes, 1, UINT32_MAX));
+      std::clamp<size_t>(device.cache_bytes / kCacheDivisor / shared_bytes, 1, UINT32_MAX));
 }
 
 // Returns the tokens whose inputs and outputs of the widest GEMM fit in the cores' own caches.
