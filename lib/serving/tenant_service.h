@@ -215,7 +215,8 @@ class TenantService final : public control::Appliance {
   };
 
   // The functions below run on control's job thread. An exception of a loader's library becomes
-  // kInternal: a bad model must not end the process.
+  // kInternal: a bad model must not end the process. They are listed by file.
+  // tenant_service_loads.cc
   static std::unexpected<Error> unexpected_failure(const std::string& model_dir,
                                                    const std::exception& e);
   static std::unexpected<Error> stopping();
@@ -229,14 +230,6 @@ class TenantService final : public control::Appliance {
   // Frees previous versions if there is no memory for the model.
   Result<Model> load(tenant::Record& record, const tenant::Version& version, Origin origin,
                      const control::Progress& progress);
-  // tenant_service_contents.cc
-  static Origin origin_of(const tenant::Record& old, const tenant::Version& version);
-  static std::unexpected<Error> changed_contents(const tenant::Record& record,
-                                                 const tenant::Version& version);
-  static Status check_not_withheld(const tenant::Record& record, const tenant::Version& version,
-                                   const std::string& digest);
-  Result<Model> renumber(tenant::Record& record, const tenant::Version& version, Model model,
-                         const control::Progress& progress);
   // The load of a version, and the group for its model, which choose_group() may create.
   struct Load {
     tenant::Record record;
@@ -253,9 +246,20 @@ class TenantService final : public control::Appliance {
   void load_all(std::vector<Load> loads, const control::Progress& progress, const OnLoaded& done);
   Load load_of(const tenant::Record& record, const tenant::Version& version,
                const control::Progress& progress);
+  // tenant_service_contents.cc
+  static Origin origin_of(const tenant::Record& old, const tenant::Version& version);
+  static std::unexpected<Error> changed_contents(const tenant::Record& record,
+                                                 const tenant::Version& version);
+  static Status check_not_withheld(const tenant::Record& record, const tenant::Version& version,
+                                   const std::string& digest);
+  Result<Model> renumber(tenant::Record& record, const tenant::Version& version, Model model,
+                         const control::Progress& progress);
+  // tenant_service_models.cc
   Result<Model> describe(uint16_t group, uint32_t slot, const tenant::Record& record,
                          const tenant::Version& version, tenant::Contents contents);
-  void load_canaries(const std::vector<uint32_t>& ids, const control::Progress& progress);
+  void unload(const Model& model);
+  void free_slot(uint16_t group, uint32_t slot);
+  // tenant_service_placement.cc
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
@@ -267,6 +271,7 @@ class TenantService final : public control::Appliance {
                                 model::BackboneSpec spec, const control::Progress& progress);
   void note_load(tenant::Record& record, const Model& model) const;
   bool is_full(uint16_t group) const;
+  // tenant_service_groups.cc
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
                                const control::Progress& progress);
@@ -278,6 +283,14 @@ class TenantService final : public control::Appliance {
   // GroupShares::add()'s.
   Result<uint16_t> make_group(const std::string& name, const model::BackboneSpec& spec,
                               device::Device& device, bool yields = false);
+  Result<uint16_t> shared_number_of(const std::string& group) const;
+  void prepare_scheduler(uint16_t group);
+  Status use_scheduler(uint16_t group, const std::string& scheduler);
+  void share_cpus();
+  std::vector<const telemetry::WorkerCounters*> workers_beside(
+      const device::Device& device, const std::vector<unsigned>& cpus) const;
+  Status place_groups();
+  void drop_group_if_empty(uint16_t group);
   // tenant_service_device.cc
   Status leave_device(device::Device& device, const control::Progress& progress);
   Status move_groups(const device::Device& from, device::Device& to,
@@ -287,7 +300,6 @@ class TenantService final : public control::Appliance {
   void finish_move(Move& move);
   bool is_there(const Move& move, const device::Device& to) const;
   // tenant_service_profile.cc
-  Result<uint16_t> shared_number_of(const std::string& group) const;
   Result<uint16_t> number_of(const std::string& group) const;
   std::string profiled_as(const execution::GroupStage& stage) const;
   void prepare_planner(uint16_t group, const control::Progress& progress);
@@ -309,22 +321,12 @@ class TenantService final : public control::Appliance {
   Status measure_knee(uint16_t group, const control::Progress& progress);
   Status measure_shares(uint16_t group, runtime::KneeMeter& meter,
                         const control::Progress& progress);
-
-  // tenant_service_groups.cc
-  void prepare_scheduler(uint16_t group);
-  Status use_scheduler(uint16_t group, const std::string& scheduler);
-  void tell_objectives();
-  void share_cpus();
-  void yield_to_loads(bool loads) noexcept;
-  std::vector<const telemetry::WorkerCounters*> workers_beside(
-      const device::Device& device, const std::vector<unsigned>& cpus) const;
-  Status place_groups();
-  void drop_group_if_empty(uint16_t group);
   // tenant_service_versions.cc
   static constexpr uint64_t kNoTimeout = UINT64_MAX;
+  static constexpr std::chrono::microseconds kPollPeriod{200};
+  void load_canaries(const std::vector<uint32_t>& ids, const control::Progress& progress);
   Status check(const Model& model, const std::string& directory, uint32_t index,
                const control::Progress& progress);
-  static constexpr std::chrono::microseconds kPollPeriod{200};
   void fail_canary(Serving& serving, const std::string& why);
   void leave(std::vector<Model> models, uint32_t index, uint64_t timeout_ns);
   bool wait_until(const std::function<bool()>& done, uint64_t timeout_ns);
@@ -333,8 +335,9 @@ class TenantService final : public control::Appliance {
   bool has_previous(uint16_t group) const;
   std::vector<Model> take_models(Serving& serving, const std::function<bool(const Model&)>& which);
   std::shared_ptr<telemetry::VersionCounts> counts_of(uint32_t id, uint32_t version);
-  void unload(const Model& model);
-  void free_slot(uint16_t group, uint32_t slot);
+  // tenant_service.cc
+  void tell_objectives();
+  void yield_to_loads(bool loads) noexcept;
   uint64_t publish();
   Serving* find(uint32_t id);
   const Serving* find(uint32_t id) const;
