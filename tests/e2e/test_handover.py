@@ -70,7 +70,7 @@ def test_a_stalled_worker_loses_nothing(new_appliance, namespaces, models, worke
     appliance.start()
     add_tenants(appliance, models)
     worker, = threads_of(appliance.process.pid, "rte-worker-1")
-    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client))
+    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=4500)
     time.sleep(1)
     with ThreadPoolExecutor() as pool:
         try:
