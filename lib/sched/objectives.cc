@@ -56,7 +56,7 @@ Objectives::Tightest Objectives::set(const GroupQueue& queue, uint64_t now_ns,
     if (tenant.alone_ns == 0) continue;  // unknown
     tenant.objective_ns = std::max(kMinImpliedNs, kImpliedObjective * tenant.alone_ns);
     tightest.batch_ns = tighter(tightest.batch_ns, tenant.objective_ns * 2 / 5);
-    tightest.efficient_ns = tighter(tightest.efficient_ns, 2 * tenant.alone_ns);
+    tightest.efficient_ns = tighter(tightest.efficient_ns, kLongestEfficient * tenant.alone_ns);
   }
   return tightest;
 }

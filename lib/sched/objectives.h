@@ -12,8 +12,9 @@
 // Batches of a small model would become so short under this rule that they are mostly fixed cost:
 // BERT-tiny takes 0.1 ms alone. So batches of up to 4 ms are always allowed. A client notices
 // them less than its network. Batches of an efficient size (BatchCost::efficient_tokens) are
-// allowed, too, if they take at most twice as long as the request alone: smaller ones would lose
-// throughput to their fixed cost.
+// allowed, too, if they take at most eight times as long as the request alone. Smaller batches
+// would lose throughput to their fixed cost: with twice the time, batches of a model of 48 layers
+// lose 40 % of the throughput, with eight times 8 % (simulated; docs/scheduling.md).
 //
 // An objective may be too tight for batches of a single request, which then take more than two
 // fifths of it. Batches as short as one request do not meet it either, and spend most of their time
@@ -43,6 +44,7 @@ inline constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
 inline constexpr uint32_t kLittleDivisor = 4;
 inline constexpr uint32_t kImpliedObjective = 4;  // times a request's time alone
 inline constexpr uint64_t kMinImpliedNs = 10'000'000;
+inline constexpr uint32_t kLongestEfficient = 8;  // times a request's time alone
 
 class Objectives {
  public:

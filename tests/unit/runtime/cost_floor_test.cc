@@ -75,6 +75,26 @@ TEST(CostFloor, FindsTheKneeBetweenSizesSeen) {
   EXPECT_NEAR(floor.efficient_tokens(4096), 490, 20);
 }
 
+// Sizes that need the same number of tiles take the same time, as on a GPU. A size whose last tiles
+// are mostly empty is not efficient.
+TEST(CostFloor, StepsOfTheTimeDoNotMakeInefficientSizesEfficient) {
+  for (const uint32_t step : {64, 96, 128, 160, 192, 224, 256, 320, 384}) {
+    const auto step_ns = [&](uint32_t tokens) {
+      return 2.6e6 + 1e4 * step * ((tokens + step - 1) / step);
+    };
+    const double aim_ns = step_ns(1024) / 1024 / sched::BatchCost::kEfficiency;  // per token
+    CostFloor floor;
+    Random random(1);
+    for (int i = 0; i < 1000; ++i) {
+      const auto tokens = 10 + static_cast<uint32_t>(random.below(1014));
+      floor.add(tokens, static_cast<uint64_t>(step_ns(tokens)));
+    }
+    const uint32_t efficient = floor.efficient_tokens(1024);
+    EXPECT_LE(step_ns(efficient) / efficient, 1.05 * aim_ns)
+        << efficient << " of steps of " << step;
+  }
+}
+
 TEST(CostFloor, EverySizeIsEfficientWithoutFixedCost) {
   CostFloor floor;
   floor.add(10, 100'000);

@@ -157,8 +157,8 @@ TEST_F(Executor, ChangesTheSchedulerWhileRequestsWait) {
 // One tenant floods. Another always has one request, which takes 15 ms alone. With an objective of
 // 60 ms, the flood's batches are limited to 24 ms. Now and then aimd tries one with a request more,
 // which takes 25 ms. So the request takes at most 25 + 15 = 40 ms. Without an objective, fair lets
-// batches take 30 ms, and the request runs in one of these. With fcfs and no objective, the 100
-// queued requests of the flood run first, in one batch of 510 ms.
+// batches take up to 120 ms, and the request runs in one of these. With fcfs and no objective, the
+// 100 queued requests of the flood run first, in one batch of 510 ms.
 TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
   struct Case {
     const char* scheduler;
@@ -184,7 +184,7 @@ TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
       if (turn > 20) longest_ns = std::max(longest_ns, quiet.done_ns - arrival_ns);
     }
     if (c.is_bounded) {
-      EXPECT_LE(longest_ns, c.slo_ns == 0 ? 60'000'001u : 40'000'001u) << c.scheduler;
+      EXPECT_LE(longest_ns, c.slo_ns == 0 ? 240'000'001u : 40'000'001u) << c.scheduler;
     } else {
       EXPECT_GT(longest_ns, 150'000'000u);
     }

@@ -69,6 +69,7 @@ TEST_F(ObjectivesTest, ALightTenantAmongAFloodGetsFourTimesItsOwnTime) {
   const Objectives::Tightest tightest = traffic({1, 20}, 50);
   EXPECT_EQ(tightest.slo_ns, 0u);
   EXPECT_EQ(tightest.batch_ns, 11'200'000u);  // two fifths of the objective
+  EXPECT_EQ(tightest.efficient_ns, 8 * kAloneNs);
   EXPECT_EQ(owed(0), 4 * kAloneNs);
   EXPECT_EQ(owed(1), 0u) << "a flooding tenant gets no objective";
 }

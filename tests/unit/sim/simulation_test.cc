@@ -160,6 +160,25 @@ TEST(Simulation, AQuietTenantCostsLittleGoodputWhateverABatchCosts) {
   }
 }
 
+// The same for a large model, whose request alone takes a sixth of a full batch's time. Its batches
+// had a sixth of the requests, and two fifths of the goodput were lost.
+TEST(Simulation, AQuietTenantCostsLittleGoodputOfALargeModel) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "bert-base", .layers = 48};
+  s.duration_ns = 6'000'000'000;
+  s.warmup_ns = 2'000'000'000;
+  s.lengths = {.kind = LengthKind::kUniform, .from = 4, .to = 64};
+  s.deadlines = {.kind = DeadlineKind::kFixed, .from_ns = 500'000'000};
+  s.arrivals = {.kind = ArrivalKind::kPoisson, .rate = 5000};  // twice the capacity
+  const double peak = static_cast<double>(run(s).total().in_time);
+  const double quiet = 50 / s.arrivals.rate;
+  s.tenants = {{.name = "quiet", .share = quiet}, {.name = "busy", .share = 1 - quiet}};
+  const Results beside = run(s);
+  EXPECT_GT(static_cast<double>(beside.total().in_time), 0.85 * peak);
+  EXPECT_EQ(beside.tenants[0].in_time, beside.tenants[0].sent);
+  EXPECT_LT(beside.tenants[0].latency_ns.percentile(99), 25'000'000u);
+}
+
 // Twice the capacity, without deadlines: no answer is much older than the longest wait.
 TEST(Simulation, NoRequestWaitsLongerThanMaxWait) {
   Scenario s = small_scenario();
