@@ -15,7 +15,7 @@ class BatchCost {
   // Returns the largest batch that takes at most `ns`, in tokens; UINT32_MAX: unknown.
   virtual uint32_t tokens_within(uint64_t ns) const noexcept = 0;
   // Returns the smallest batch, in tokens, with at least kEfficiency times the throughput of one of
-  // max_tokens; 0: unknown. Smaller ones spend much of their time on fixed cost.
+  // max_tokens; 0: unknown, or every size has. Smaller ones spend much of their time on fixed cost.
   virtual uint32_t efficient_tokens(uint32_t /*max_tokens*/) const noexcept { return 0; }
   static constexpr double kEfficiency = 0.95;
 };

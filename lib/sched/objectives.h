@@ -2,19 +2,23 @@
 // set, or an implied one. A tenant that sends little while others flood has an implied objective:
 // four times the execution time of its request alone, and at least 10 ms.
 //
-// The batch bound (batch_control.h) limits a batch to two fifths of the tightest objective. An
-// urgent request joins other requests only if their batch ends within one fifth (urgent.h).
+// A batch takes at most two fifths of the tightest objective. The batch bound (batch_control.h)
+// ensures this for objectives that are set, and the undisturbed cost for implied ones
+// (dynamic_batching.h). An urgent request joins other requests only if their batch ends within one
+// fifth (urgent.h).
 //
 // Example: a request that takes 10 ms alone has an implied objective of 40 ms, so batches take at
 // most 16 ms. On average it waits for half of such a batch, 8 ms, and then runs. Its latency is
-// less than twice that of an idle appliance, whatever the size of the flood.
+// less than twice that of an idle appliance, whatever the size of the flood, if batches of 16 ms
+// are efficient.
 //
 // Batches of a small model would become so short under this rule that they are mostly fixed cost:
 // BERT-tiny takes 0.1 ms alone. So batches of up to 4 ms are always allowed. A client notices
-// them less than its network. Batches of an efficient size (BatchCost::efficient_tokens) are
-// allowed, too, if they take at most eight times as long as the request alone. Smaller batches
-// would lose throughput to their fixed cost: with twice the time, batches of a model of 48 layers
-// lose 40 % of the throughput, with eight times 8 % (simulated; docs/scheduling.md).
+// them less than its network. Larger models lose throughput, too, if batches are smaller than an
+// efficient size (BatchCost::efficient_tokens). So batches may grow until their size is efficient,
+// or until they take eight times as long as the request alone, whichever is shorter. With twice the
+// time, batches of a model of 48 layers lose 43 % of the throughput, with eight times 8 %
+// (simulated; docs/scheduling.md).
 //
 // An objective may be too tight for batches of a single request, which then take more than two
 // fifths of it. Batches as short as one request do not meet it either, and spend most of their time

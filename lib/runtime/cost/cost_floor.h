@@ -23,7 +23,9 @@ class CostFloor final : public sched::BatchCost {
   // A size that took longer forbids itself and larger ones, until kRetry batches of other sizes
   // have run. Then it may be tried again: its only batch may have been a disturbed one.
   uint32_t tokens_within(uint64_t ns) const noexcept override;
-  // From a line through the smallest and the largest size seen; 0 if these are too close.
+  // The throughput of max_tokens is on a line through the smallest and the largest size seen. The
+  // size is on the line between two neighbouring sizes. Returns 0, too, if there is no fixed cost,
+  // or if the sizes seen are too close to tell.
   uint32_t efficient_tokens(uint32_t max_tokens) const noexcept override;
 
  private:

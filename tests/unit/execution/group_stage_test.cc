@@ -165,6 +165,23 @@ TEST_F(GroupStageTest, ServesAfterAFailedGraphCapture) {
   EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
 }
 
+// The executor has room for kMaxIntake requests between two steps, and a steady stream of requests
+// must not keep a batch from starting.
+TEST_F(GroupStageTest, TakesABoundedNumberOfRequestsAtOnce) {
+  constexpr size_t kMost = runtime::RequestExecutor::kMaxIntake;
+  returned_ = pipeline::ReturnRing::create("returned-many", 2048).value();
+  make_stage({});
+  std::vector<request::Request> many(kMost + 100, requests_[0]);
+  for (request::Request& request : many) stage_->inbox().push(&request);
+  EXPECT_GT(stage_->poll(), kMost);
+  EXPECT_FALSE(stage_->inbox().empty());
+  EXPECT_GT(group_->batches, 0u);
+  stage_->start();
+  for (const request::Request* request : take(many.size()))
+    EXPECT_EQ(request->status, wire::StatusCode::kOk);
+  for (request::Request& request : many) std::free(request.result.data);
+}
+
 // A batch that runs asynchronously must wake the thread when it ends, because the thread sleeps.
 TEST_F(GroupStageTest, AnswersEveryRequestOfOverlappingBatches) {
   make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = true});

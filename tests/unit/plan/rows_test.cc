@@ -184,7 +184,7 @@ TEST(Rows, ThePlannerFillsFewerRowsThanThePolicy) {
 }
 
 // Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants again if
-// that takes no more rows. Tenant by tenant, the last case needs a third row.
+// that takes at most an eighth more rows. Tenant by tenant, the last case needs a third row.
 TEST(Rows, ConcatKeepsATenantsRequestsTogether) {
   const std::vector<Item> items = {{0, 5}, {1, 5}, {0, 5}, {1, 5}};
   const std::vector<uint32_t> mixed = {0, 0, 1, 1};

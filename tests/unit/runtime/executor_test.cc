@@ -186,7 +186,7 @@ TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
     if (c.is_bounded) {
       EXPECT_LE(longest_ns, c.slo_ns == 0 ? 240'000'001u : 40'000'001u) << c.scheduler;
     } else {
-      EXPECT_GT(longest_ns, 150'000'000u);
+      EXPECT_GT(longest_ns, 500'000'000u);
     }
     while (executor_->num_queued()) step();
   }
