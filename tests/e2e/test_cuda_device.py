@@ -17,7 +17,8 @@ PROGRAM = appliance_module.BUILD / "tests" / "simt" / "itifd_on_simt"
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="built without tests/simt")
 
-PROFILED_PASSES = 12  # of a new group: three lengths, four times each
+# A new group measures three lengths, four times each. If requests interrupt it, it begins again.
+PROFILED_PASSES, MOST_MEASUREMENTS = 12, 4
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_encoders_of_two_groups(cuda_appliance, namespaces):
     wait_until(lambda: all(group["graphs"] > 50 for group in cuda_appliance.ctl_json("group", "list")["groups"]),
                "graphs of small batches are captured ahead", seconds=60)
     for group in cuda_appliance.ctl_json("group", "list")["groups"]:
-        assert 0 < group["graph_launches"] <= group["batches"] + PROFILED_PASSES
+        assert 0 < group["graph_launches"] <= group["batches"] + MOST_MEASUREMENTS * PROFILED_PASSES
         assert group["rows"] > group["tokens"], "batches must be padded to graph buckets"
     assert_accounted(cuda_appliance)
 

@@ -94,7 +94,7 @@ class Traffic:
             ids = list(self.message_ids)
             ids[1] = 200 + turn % 500
             try:
-                answer = self.client.infer_tokens(ids, result_kind=self.result_kind, timeout_s=20)
+                answer = self.client.infer_tokens(ids, result_kind=self.result_kind, timeout_s=60)
                 self.answers.append((ids[1], answer.payload))
             except Refused as refused:
                 self.refusals.append(refused.status)
