@@ -78,7 +78,7 @@ def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces,
 
 
 BUDGET_S = 0.5
-FACTOR, LOAD_S = 3, 8
+FACTOR, LOAD_S = 3, 20
 
 
 class Loads:
