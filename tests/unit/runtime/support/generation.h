@@ -154,9 +154,12 @@ class Generation : public ::testing::Test, protected CompletionSink {
     ASSERT_EQ(r.status, wire::StatusCode::kOk) << r.detail;
     EXPECT_EQ(r.result_kind_out, wire::ResultKind::kTokens);
     EXPECT_EQ(r.result_rows, expected.size());
-    std::vector<uint32_t> got(r.result.bytes / 4);
-    std::memcpy(got.data(), r.result.data, r.result.bytes);
-    EXPECT_EQ(got, expected);
+    EXPECT_EQ(tokens_of(r), expected);
+  }
+  static std::vector<uint32_t> tokens_of(const request::Request& r) {
+    std::vector<uint32_t> tokens(r.result.bytes / 4);
+    std::memcpy(tokens.data(), r.result.data, r.result.bytes);
+    return tokens;
   }
 
   VirtualClock clock_;
