@@ -29,7 +29,7 @@ class StageRecorder {
   // Owner. Adds a refusal that was handed over for transmission `ns` after its request's deadline.
   void add_expired(uint64_t ns) noexcept { all_.record(telemetry::Stage::kExpire, ns); }
   // Owner. As telemetry::StageHistograms.
-  void publish() noexcept { all_.publish(); }
+  bool publish() noexcept { return all_.publish(); }
   uint64_t num_recorded() const noexcept { return num_recorded_; }  // answered requests
 
   // Any thread.

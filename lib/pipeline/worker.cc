@@ -1,5 +1,6 @@
 #include "pipeline/worker.h"
 
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -126,7 +127,7 @@ void Worker::run() noexcept {
                          [this] { return !returns_->empty() || has_shared_work(); });
   if (options_.owner_lane != nullptr) options_.owner_lane->set_ended(true);
   shared_.tenants.go_idle(options_.id);
-  stages_.publish();
+  while (!stages_.publish()) std::this_thread::yield();  // a reader copies
 }
 
 size_t Worker::poll() noexcept {
@@ -278,10 +279,9 @@ void Worker::publish() noexcept {
   // Published figures of requests are at most this old. Publishing them costs about 10 µs.
   constexpr uint64_t kStagesPeriodNs = 200'000'000;
   const uint64_t answers = stages_.num_recorded() + counters_.statuses.read();
-  if (answers != published_answers_ && now_ns_ >= next_stages_ns_) {
+  if (answers != published_answers_ && now_ns_ >= next_stages_ns_ && stages_.publish()) {
     published_answers_ = answers;
     next_stages_ns_ = now_ns_ + kStagesPeriodNs;
-    stages_.publish();
   }
   counters_.held.set(reassembler_.held_pieces());
   counters_.contexts.set(reassembler_.num_contexts());

@@ -20,10 +20,11 @@ const char* stage_name(Stage stage) noexcept {
   return "?";
 }
 
-void StageHistograms::publish() noexcept {
+bool StageHistograms::publish() noexcept {
   const std::unique_lock lock(published_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!lock.owns_lock()) return false;
   published_ = live_;  // equal sizes: copies in place, allocates nothing
+  return true;
 }
 
 void StageHistograms::merge_into(Set& into) const {

@@ -46,9 +46,9 @@ class StageHistograms {
   void record(Stage stage, std::span<const uint64_t> ns) noexcept {
     live_[static_cast<size_t>(stage)].record(ns);
   }
-  // Owner: publishes a copy of the recorded histograms. Does nothing while a reader is copying; the
-  // next call publishes.
-  void publish() noexcept;
+  // Owner: publishes a copy of the recorded histograms. Returns false, and does nothing, while a
+  // reader is copying: call it again then.
+  bool publish() noexcept;
 
   // Any thread: adds the newest published histograms to `into`.
   void merge_into(Set& into) const;

@@ -57,14 +57,15 @@ TEST(Stages, ReadersSeeWholeSnapshotsWhileTheOwnerRecords) {
       last = total.count();
     }
   });
-  uint64_t recorded = 0;
+  uint64_t recorded = 0, published = 0;
   while (reads.load() < 200) {
     stages.record(Stage::kTotal, 7);
     ++recorded;
-    stages.publish();
+    if (stages.publish()) published = recorded;
   }
   reader.join();
-  stages.publish();
+  EXPECT_EQ(read(stages, Stage::kTotal).count(), published) << "publish() said which it published";
+  EXPECT_TRUE(stages.publish()) << "nobody reads";
   EXPECT_EQ(read(stages, Stage::kTotal).count(), recorded);
 }
 
