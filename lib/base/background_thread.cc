@@ -38,9 +38,12 @@ void BackgroundThread::set_policy(bool helps) noexcept {
 }
 
 void BackgroundThread::begin_work() noexcept {
-  if (is_helped_) set_policy(false);
   since_ns_ = SystemClock().now_ns();
   since_cpu_ns_ = cpu_ns(id_);
+}
+
+void BackgroundThread::end_work() noexcept {
+  if (is_helped_) set_policy(false);
 }
 
 void BackgroundThread::keep_pace() noexcept {

@@ -28,8 +28,9 @@ class BackgroundThread {
   // Moves the calling thread to the background for the rest of its life.
   BackgroundThread() noexcept;
 
-  // Call it when the thread begins to work: a thread without work needs no help.
+  // Call these when the thread begins and ends to work: a thread without work needs no help.
   void begin_work() noexcept;
+  void end_work() noexcept;
   // Call it now and then while the thread works. Without the right to return to the usual policy
   // (CAP_SYS_NICE, or a limit on niceness), the thread stays in the background.
   void keep_pace() noexcept;

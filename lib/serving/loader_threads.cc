@@ -55,6 +55,7 @@ void LoaderThreads::loop(Queue& queue) {
     work = nullptr;
     lock.lock();
     std::erase(working_, &background);
+    background.end_work();
     if (working_.empty() && on_busy_) on_busy_(false);
   }
 }

@@ -50,8 +50,9 @@ TEST(BackgroundThread, AThreadWithoutCpuTimeIsHelpedUntilItHasSome) {
     EXPECT_EQ(sched_getscheduler(0), SCHED_IDLE);
     background.keep_pace(now += kPeriod, used);
     EXPECT_TRUE(background.is_helped());
-    background.begin_work();
+    background.end_work();
     EXPECT_FALSE(background.is_helped()) << "other work may have a free CPU";
+    EXPECT_EQ(sched_getscheduler(0), SCHED_IDLE);
   });
 }
 
