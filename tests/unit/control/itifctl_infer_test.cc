@@ -140,7 +140,7 @@ TEST_F(ItifctlTest, InferTakesTheKeyFromOptionFileOrEnvironment) {
   environment_ = {"ITIF_KEY=123"};
   expect_failure({"infer", "a", "x", "--address", address}, 5, "ITIF_KEY is not a key");
   environment_ = {"ITIF_KEY=" + std::string(32, '0')};  // a wrong key gets no answer
-  expect_failure({"infer", "a", "x", "--address", address, "--timeout", "300ms"}, 4,
+  expect_failure({"infer", "a", "x", "--address", address, "--timeout", "2s"}, 4,
                  "does not answer strangers: check the tenant's id, key, epoch and authentication");
   expect_failure({"infer", "a", "x", "--address", "h:0"}, 2, "HOST:PORT");
 }

@@ -239,7 +239,7 @@ TEST_F(ItifctlTest, ExitCodesSayWhatWentWrong) {
   appliance_->close_gate();
   auto slow = std::async(std::launch::async, [this] { add("slow"); });
   appliance_->wait_until_inside();
-  const Ran late = run({"--timeout", "100ms", "tenant", "pause", "ghost"});
+  const Ran late = run({"--timeout", "2s", "tenant", "pause", "ghost"});
   EXPECT_EQ(late.exit_code, 4);
   EXPECT_TRUE(has(late.err, "waiting for tenant.add\n")) << late.err;
   EXPECT_TRUE(has(late.err, "did not answer")) << late.err;
