@@ -112,7 +112,8 @@ bool Sender::sent_all_due(uint64_t now_ns) const noexcept {
 }
 
 void Sender::end_sending(uint64_t now_ns) noexcept {
-  const uint64_t end_ns = std::min(now_ns, send_until_ns_);
+  // After a stop, requests that became due since the last look are not missing.
+  const uint64_t end_ns = std::min(looked_ns_, send_until_ns_);
   results_.measured_ns = end_ns > measure_from_ns_ ? end_ns - measure_from_ns_ : 0;
   if (options_.arrivals != Arrivals::kClosed) {
     uint64_t number = num_sent_;
@@ -161,6 +162,7 @@ uint64_t Sender::step() noexcept {
     if (stop == Stop::kNo) {
       const uint64_t before = num_sent_;
       send_due(now_ns);
+      looked_ns_ = now_ns;
       if (num_sent_ != before) (void)engine_->flush();
     }
     if (stop != Stop::kNo || num_sent_ >= max_requests_ || sent_all_due(now_ns))

@@ -102,6 +102,7 @@ class Sender final : public client::OutcomeSink {
   std::vector<uint32_t> free_records_;
   Phase phase_ = Phase::kSending;
   uint64_t drain_until_ns_ = UINT64_MAX;
+  uint64_t looked_ns_ = 0;  // when the requests that were due were sent, as far as there was room
   uint64_t num_sent_ = 0;
   Results results_;
   uint64_t unreachable_since_ns_ = 0;  // 0: it is not

@@ -300,10 +300,12 @@ TEST(Sender, StopEndsSendingAndWaitsForAnswers) {
   Trial trial(options);
   trial.server.service_ns = 5'000'000;
   for (int i = 0; i < 3000; ++i) trial.step();
+  trial.clock.advance_ns(5'000'000);  // some are due since the last step, as max_in_flight allows
   trial.stop = static_cast<int>(Stop::kDrain);
   const TargetResults total = trial.run().total();
   EXPECT_GT(total.sent, 100u);
   EXPECT_EQ(total.answered, total.sent);
+  EXPECT_EQ(trial.sender->results().unsent, 0u);
   EXPECT_LT(trial.sender->results().measured_ns, 50'000'000'000u);
 }
 
