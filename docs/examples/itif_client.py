@@ -765,7 +765,7 @@ class Client:
         parts: dict[int, bytes] = {}
         response: Header | None = None
         newest = Newest()
-        heard = started  # the last time that the wait began again
+        heard = time.monotonic()  # the last time that the wait began again
 
         while True:
             patience = (gap if response else max(rto, named)) if retransmit else timeout_s

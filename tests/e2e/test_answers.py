@@ -196,7 +196,7 @@ def test_a_repeated_request_is_answered_from_the_cache(appliance, namespaces, mo
 def test_repeats_are_counted_apart_from_drops(appliance, namespaces, models):
     """A client that repeated its requests once read that 86 % of its datagrams were dropped."""
     added = appliance.add_tenant("impatient", models())
-    with connect(namespaces, added) as client:
+    with connect(namespaces, added, rto_s=5) as client:
         for turn in range(20):
             message = client.tokens([101, 2000 + turn, 102], result_kind="logits")
             first = client.infer(message)
@@ -272,7 +272,7 @@ def test_nothing_readable_is_sent_for_a_sealed_tenant(appliance, namespaces, mod
 
 def test_requests_need_an_address_token(appliance, namespaces, models):
     added = appliance.add_tenant("token", models())
-    with connect(namespaces, added, fragment_bytes=64) as client:
+    with connect(namespaces, added, fragment_bytes=64, rto_s=5) as client:
         for token in (0, 0x1234_5678_9ABC_DEF0):
             before = dropped(appliance, "token_required")
             message = client.tokens(list(range(1000, 1100)), result_kind="logits")
@@ -294,7 +294,7 @@ def test_requests_need_an_address_token(appliance, namespaces, models):
 def test_a_datagram_counts_once(appliance, namespaces, models):
     """Copies of requests, made by the network or an attacker, run nothing and get no answer."""
     added = appliance.add_tenant("copied", models())
-    with connect(namespaces, added, make=Recorder) as client:
+    with connect(namespaces, added, make=Recorder, rto_s=5) as client:
         client.infer_tokens([101, 2000, 102], "logits", flags=itif_client.NO_CACHE)
         answered = appliance.ctl_json("stats")["total"]["answered"]
         for _ in range(3):

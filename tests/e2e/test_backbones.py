@@ -19,11 +19,12 @@ GENERATION = GOLDENS.parent / "generation"
 def f32_appliance(request, new_appliance):
     made = new_appliance()
     made.sections["device"] = {"kind": request.param, "dtype": "f32", "threads": 1}
+    made.sections["batching"] = {"max_wait": "0s"}
     if request.param == "cuda":
         if not ON_SIMT.exists():
             pytest.skip("built without tests/simt")
         made.program = str(ON_SIMT)
-        made.sections["batching"] = {"max_tokens": 1024}  # a simulated GPU is slow
+        made.sections["batching"]["max_tokens"] = 1024  # a simulated GPU is slow
     return made.start()
 
 
@@ -48,7 +49,7 @@ class Images:
         image = self.golden["images"][case["image"]]
         payload = struct.pack("<4H", image["height"], image["width"], image["channels"], 0)
         payload += base64.b64decode(image["base64"])
-        answer = client.infer(client.message(f"image_{image['payload']}", payload, result_kind=case["kind"]), 20)
+        answer = client.infer(client.message(f"image_{image['payload']}", payload, result_kind=case["kind"]), 60)
         assert answer.floats() == pytest.approx(case["values"], abs=F32)
 
 

@@ -87,7 +87,7 @@ def test_the_named_wait_is_that_of_the_clients(new_appliance, namespaces, models
     added = appliance.add_tenant("t", models(backbone="minilm-l6"))
     with Load(loadgen(namespaces, appliance, added, "--concurrency", "16", "--lengths", "fixed:128")):
         wait_limit(appliance, "device")
-        group = limit_of(appliance, interval="3s")
+        group = limit_of(appliance, interval="10s")  # a batch more or less changes the rate little
     assert group["limit"] == "device", group
     numbers = re.match(r"requests wait ([\d.]+) ms for ([\d.]+) ms of computing; batches run (\d+) % ", group["because"])
     assert numbers, group["because"]

@@ -145,7 +145,7 @@ def test_a_link_that_flaps_under_load(patient, namespaces, models, end):
     added = add_tenants(appliance, models, 1)[0]
     namespace, link = ((namespaces.server, namespaces.server_link) if end == "server" else
                        (namespaces.client, namespaces.client_link))
-    _, finish = start_patient_loadgen(appliance, namespaces, requests=2000, rate=300)
+    _, finish = start_patient_loadgen(appliance, namespaces, requests=4000, rate=300)
     wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 100, "the load runs", 30)
     try:
         for _ in range(4):
@@ -158,7 +158,7 @@ def test_a_link_that_flaps_under_load(patient, namespaces, models, end):
     finally:
         run("ip", "-n", namespace, "link", "set", link, "up")
     total = finish()
-    assert total["answered"] == total["sent"] == 2000, total
+    assert total["answered"] == total["sent"] == 4000, total
     with connect(namespaces, added) as client:
         client.infer_tokens(IDS)
     assert_nothing_is_held(appliance)
@@ -429,7 +429,7 @@ def test_itifd_killed_under_load(patient, namespaces, models):
     those while the models load."""
     appliance = patient.start()
     add_tenants(appliance, models)
-    process, finish = start_patient_loadgen(appliance, namespaces, requests=2500, rate=250)
+    process, finish = start_patient_loadgen(appliance, namespaces, requests=5000, rate=250)
     for _ in range(2):
         wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 200, "the load runs", 30)
         os.kill(appliance.process.pid, signal.SIGKILL)
@@ -437,7 +437,7 @@ def test_itifd_killed_under_load(patient, namespaces, models):
         appliance.start()
     assert process.poll() is None, "the load ended before the restarts"
     total = finish()
-    assert total["lost"] == 0 and total["answered"] + total["refused"] == total["sent"] == 2500, total
+    assert total["lost"] == 0 and total["answered"] + total["refused"] == total["sent"] == 5000, total
     assert set(total["refused_by_status"]) <= {"not_admitted"}, total
     assert_nothing_is_held(appliance)
     assert appliance.stop() == 0, appliance.log()[-3000:]

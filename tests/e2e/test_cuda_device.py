@@ -26,7 +26,7 @@ def cuda_appliance(new_appliance):
     made = new_appliance()
     made.program = str(PROGRAM)
     made.sections["device"] = {"kind": "cuda", "dtype": "f32"}
-    made.sections["batching"] = {"max_tokens": 1024}  # a simulated GPU is slow
+    made.sections["batching"] = {"max_tokens": 1024, "max_wait": "0s"}  # a simulated GPU is slow
     return made.start()
 
 
@@ -81,7 +81,7 @@ def test_groups_on_slices_of_mps(new_appliance, namespaces, models):
     made = new_appliance()
     made.program = str(PROGRAM)
     made.sections["device"] = {"kind": "cuda", "dtype": "f32", "slices": "mps"}
-    made.sections["batching"] = {"max_tokens": 256}
+    made.sections["batching"] = {"max_tokens": 256, "max_wait": "0s"}
     appliance = made.start()
     device = lambda: {key: appliance.ctl_json("device")[key] for key in ("slices", "shares", "slice_steps", "state")}
     expected = {"slices": "mps", "shares": "processors", "slice_steps": 2, "state": "ok"}
@@ -123,7 +123,7 @@ def test_groups_leave_a_failed_device_and_return_after_its_reset(cuda_appliance,
     added = [cuda_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(2)]
     state = lambda: cuda_appliance.ctl_json("device")["state"]
     with Traffic(connect(namespaces, added[0])) as traffic, connect(namespaces, added[1]) as client:
-        ask = lambda: client.infer_tokens([101, 205, 300, 102], result_kind="logits").floats()
+        ask = lambda: client.infer_tokens([101, 205, 300, 102], result_kind="logits", timeout_s=60).floats()
         traffic.wait_for(5)
         expected = pytest.approx(ask(), abs=F32)
         before = only_group(cuda_appliance)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from harness.appliance import program
 from harness.clients import Golden, Traffic, connect, dropped, wait_until
-from harness.handover import F32, IDS, add_tenants, failing, goes_on, nothing_lost, same_answers, start_loadgen
+from harness.handover import F32, IDS, LONG, add_tenants, failing, goes_on, nothing_lost, same_answers, start_loadgen
 from harness.namespaces import CLIENT_IPV4
 from harness.processes import children_of, stopped_thread, threads_of
 
@@ -36,7 +36,7 @@ def test_no_request_is_lost_over_veth(served, namespaces, models):
     first = appliance.process.pid
     with connect(namespaces, added[0]) as client, Traffic(client) as traffic:
         traffic.wait_for(20)
-        process, finish = start_loadgen(appliance, enter=enter)
+        process, finish = start_loadgen(appliance, enter=enter, requests=LONG)
         time.sleep(1)
         answer = appliance.handover()
         assert answer["pid"] != first and answer["drained"] and answer["in_flight"] == 0
@@ -46,7 +46,7 @@ def test_no_request_is_lost_over_veth(served, namespaces, models):
         again = appliance.handover()
         assert again["pid"] not in (first, answer["pid"])
         traffic.wait_for(20)
-        nothing_lost(finish())
+        nothing_lost(finish(stop=True))
         traffic.stop()
         assert not traffic.refusals and not traffic.losses, (traffic.refusals, traffic.losses)
         assert same_answers(traffic.answers) > 60
@@ -70,7 +70,7 @@ def test_a_stalled_worker_loses_nothing(new_appliance, namespaces, models, worke
     appliance.start()
     add_tenants(appliance, models)
     worker, = threads_of(appliance.process.pid, "rte-worker-1")
-    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=4500)
+    process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=LONG)
     time.sleep(1)
     with ThreadPoolExecutor() as pool:
         try:
@@ -84,7 +84,7 @@ def test_a_stalled_worker_loses_nothing(new_appliance, namespaces, models, worke
             pytest.skip("this container does not allow ptrace")
         answer = handover.result()
     assert answer["drained"] and answer["in_flight"] == 0
-    nothing_lost(finish())
+    nothing_lost(finish(stop=True))
 
 
 def test_no_request_is_lost_over_memif(new_appliance, models):
@@ -97,15 +97,16 @@ def test_no_request_is_lost_over_memif(new_appliance, models):
     process, finish = start_loadgen(
         appliance, "--local-ip", CLIENT_IPV4, "--eal",
         f"--no-pci --no-huge -m 256 --no-telemetry --file-prefix={appliance.prefix}-peer "
-        f"--vdev=net_memif0,role=client,rsize=11,socket-abstract=no,socket={appliance.directory}/memif.sock")
+        f"--vdev=net_memif0,role=client,rsize=11,socket-abstract=no,socket={appliance.directory}/memif.sock",
+        requests=LONG)
     try:
-        wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 100, "the load runs")
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 100, "the load runs", 30)
         mac = appliance.ctl_json("health")["appliance"]["ports"][0]["mac"]
         appliance.handover()
         assert process.poll() is None, "the load ended before the handover"
         wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] > 100, "the new process answers")
         assert appliance.ctl_json("health")["appliance"]["ports"][0]["mac"] == mac
-        nothing_lost(finish())
+        nothing_lost(finish(stop=True))
     finally:
         process.kill()
         subprocess.run(("rm", "-rf", f"/var/run/dpdk/{appliance.prefix}-peer"), check=False)
@@ -343,7 +344,7 @@ def test_the_new_process_gives_new_tokens(new_appliance, namespaces):
     appliance.sections["device"] = {"dtype": "f32"}
     appliance.start()
     golden = Golden("plain-f32")
-    with connect(namespaces, appliance.add_tenant("t", golden.directory)) as client:
+    with connect(namespaces, appliance.add_tenant("t", golden.directory), rto_s=5) as client:
         golden.check(client, golden.cases[0], F32)
         token = client.token
         assert token != 0

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from harness.appliance import BUILD, program
 from harness.clients import Traffic, connect, wait_until
-from harness.handover import F32, IDS, add_tenants, failing, goes_on, nothing_lost, same_answers, start_loadgen
+from harness.handover import F32, IDS, LONG, add_tenants, failing, goes_on, nothing_lost, same_answers, start_loadgen
 from itif_client import Refused
 
 ON_SIMULATED_GPU = BUILD / "tests" / "simt" / "itifd_on_simt"
@@ -61,14 +61,14 @@ def test_the_new_process_has_the_gpu_that_failed(on_gpu, namespaces, models, res
         traffic.wait_for(5)
         refused = len(traffic.refusals)
         expected = other.infer_tokens(IDS).floats()
-        process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=80,
+        process, finish = start_loadgen(appliance, enter=("ip", "netns", "exec", namespaces.client), requests=LONG,
                                         rate=5, lengths="fixed:4")  # few: the simulated GPU is slow
         answer = appliance.handover()
         assert answer["drained"]
         assert process.poll() is None, "the load ended before the handover"
         assert on() == {"cuda"} and appliance.ctl_json("device")["state"] == "ok"
         traffic.wait_for(5)
-        nothing_lost(finish())
+        nothing_lost(finish(stop=True))
         traffic.stop()
         assert len(traffic.refusals) == refused and not traffic.losses, (traffic.refusals, traffic.losses)
         assert same_answers(traffic.answers) > 10

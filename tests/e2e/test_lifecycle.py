@@ -135,14 +135,14 @@ def test_a_tenant_whose_model_does_not_load_is_still_known(appliance, namespaces
     appliance.launch()
     wait_until(lambda: "lost" in appliance.ctl("tenant", "list", check=False).stdout, "an answer")
     wait_until(lambda: tenants(appliance)[0]["state"] == "failed", "the failure")
-    with connect(namespaces, added) as client:
+    with connect(namespaces, added, rto_s=5) as client:
         with pytest.raises(itif_client.Refused, match="not_admitted"):
             client.infer_tokens(IDS, "logits")
         forger = connect(namespaces, {**added, "key": "00" * 16}, max_silent_tries=1, rto_s=0.1)
         with forger, pytest.raises(itif_client.Lost):  # requests with a wrong key get no answer
             forger.infer_tokens(IDS, "logits", timeout_s=0.3)
         rotated = appliance.ctl_json("tenant", "rotate-key", "lost")
-        with connect(namespaces, rotated) as newer, pytest.raises(itif_client.Refused, match="not_admitted"):
+        with connect(namespaces, rotated, rto_s=5) as newer, pytest.raises(itif_client.Refused, match="not_admitted"):
             newer.infer_tokens(IDS, "logits")
         stats = appliance.ctl_json("stats")["tenants"][0]
         assert stats["state"] == "failed" and stats["refused"]["not_admitted"] == 2, stats

@@ -104,10 +104,16 @@ def test_a_search_through_a_dpdk_port(appliance, namespaces, loadgen):
     assert result.returncode == 0, result.stderr
     search, = document["searches"]
     assert len(search["found"]) == 3 and search["succeeded"]
+    by_generator = set()  # repeats with a trial that a busy machine's generator limited
     for trial in search["trials"]:
         check_trial(trial, 99)
-        assert trial["total"]["answered"] == trial["total"]["sent"] == 40, "each trial sends and receives"
-    assert all(each == {"rate": 40, "limited_by": "rate"} for each in search["found"])
+        assert trial["total"]["answered"] == trial["total"]["sent"] > 0, "each trial sends and receives"
+        if trial["result"] == "generator":
+            by_generator.add(trial["repeat"])
+        else:
+            assert trial["total"]["sent"] == trial["rate"]
+    for repeat, found in enumerate(search["found"], 1):
+        assert found == {"rate": 40, "limited_by": "rate"} or repeat in by_generator, search
     assert_accounted(appliance, 60)
 
 

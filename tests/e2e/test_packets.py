@@ -22,7 +22,7 @@ def small_pool(request, new_appliance):
     """Requests may hold about 340 packets, and one tenant at most as many as remain free: one image, not two."""
     made = new_appliance()
     made.sections["device"] = {"kind": request.param, "dtype": "f32", "threads": 1}
-    made.sections["batching"] = {"overlap": "on", "max_tokens": 1024}
+    made.sections["batching"] = {"overlap": "on", "max_tokens": 1024, "max_wait": "0s"}
     made.sections["data_plane"] = {"mbufs": 1024, "reassembly_timeout": "2s"}
     made.port |= {"rx_descriptors": 256, "tx_descriptors": 256}
     if request.param == "cuda":

@@ -46,8 +46,10 @@ def test_auto_shows_what_it_compared(appliance, namespaces, models):
     with connect(namespaces, added[0]) as client:
         for ids in REQUESTS:
             client.infer_tokens(ids, "logits")
+    count = lambda: sum(batch["requests"] for batch in appliance.ctl_json("group", "planner", name)["batches"])
+    wait_until(lambda: count() == len(REQUESTS), "all batches are counted")
     shown = appliance.ctl_json("group", "planner", name)
-    assert shown["planner"] == "auto" and sum(batch["requests"] for batch in shown["batches"]) == len(REQUESTS)
+    assert shown["planner"] == "auto"
     for batch in shown["batches"]:
         predicted = {offer["planner"]: offer["predicted_ns"] for offer in batch["offers"]}
         assert set(predicted) == {"packed", "turbo", "itif", "joint"}
@@ -58,8 +60,9 @@ def test_auto_shows_what_it_compared(appliance, namespaces, models):
     appliance.ctl("group", "update", name, "--planner", "turbo")
     with connect(namespaces, added[1]) as client:
         client.infer_tokens(REQUESTS[0], "logits")
-    last = appliance.ctl_json("group", "planner", name)["batches"][-1]
-    assert last["planner"] == "turbo" and last["offers"] == []
+    last = lambda: appliance.ctl_json("group", "planner", name)["batches"][-1]
+    wait_until(lambda: last()["planner"] == "turbo", "the last batch is counted")
+    assert last()["offers"] == []
 
 
 def test_padding_is_counted(appliance, namespaces, models):
@@ -68,6 +71,7 @@ def test_padding_is_counted(appliance, namespaces, models):
     with connect(namespaces, added) as client:
         for ids in REQUESTS:
             client.infer_tokens(ids, "logits")
+    wait_until(lambda: group_of(appliance)["requests"] == len(REQUESTS), "all batches are counted")
     group = group_of(appliance)
     assert group["tokens"] == sum(len(ids) for ids in REQUESTS)
     assert group["rows"] == group["tokens"], "a batch of one request needs no padding"
@@ -108,6 +112,7 @@ def test_the_rows_and_slots_of_a_planner_survive_a_restart(appliance, namespaces
     with connect(namespaces, added) as client:
         for ids in REQUESTS:
             client.infer_tokens(ids, "logits")
+    wait_until(lambda: group_of(appliance)["requests"] == len(REQUESTS), "all batches are counted")
     group = group_of(appliance)
     assert group["rows"] == 64 * len(REQUESTS), "each request fills a slot"
 

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import time
 
 import pytest
 from harness.appliance import UDP_PORT, program

@@ -1,6 +1,7 @@
 """The rights of the process: user, capabilities, no_new_privs, core dumps. Control, tenants and a handover work with
 all of it."""
 
+import contextlib
 import grp
 import os
 import pwd
@@ -96,7 +97,11 @@ def test_the_user_and_the_capabilities(unprivileged, namespaces, models):
 
 
 def threads_of(pid):
-    return [status_of(pid, task) for task in os.listdir(f"/proc/{pid}/task")]
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found.append(status_of(pid, task))
+    return found
 
 
 def test_workers_of_root_have_no_capabilities(appliance, namespaces, models):

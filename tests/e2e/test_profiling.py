@@ -28,7 +28,7 @@ def test_operations_do_not_wait_for_a_first_profile(new_appliance, namespaces, m
         began = time.monotonic()
         appliance.ctl("tenant", "rollback", "small")
         appliance.ctl("tenant", "remove", "busy")
-        assert time.monotonic() - began < 25
+        assert time.monotonic() - began < 50
         added = adding.result()
     with connect(namespaces, added) as client:
         assert client.infer_tokens([101, 2000, 102], "logits", timeout_s=20).payload

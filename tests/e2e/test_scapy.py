@@ -168,7 +168,7 @@ def test_damaged_datagrams_are_dropped_under_their_reason(appliance, namespaces)
 def test_a_wrong_tag_is_dropped(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
     key = bytes.fromhex(added["key"])
-    with connect(namespaces, added) as client:
+    with connect(namespaces, added, rto_s=5) as client:
         sender = Sender(client)
         request = Itif(tenant_id=added["tenant"]["id"], session=client.session, request_id=3, auth="full",
                        payload_kind="tokens_u16", token=client.hello(), key_epoch=added["tenant"]["key_epoch"])

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from harness.clients import Golden, Traffic, assert_accounted, connect, stranger, wait_until
-from harness.handover import F32, IDS, add_tenants, nothing_lost, same_answers, start_loadgen
+from harness.handover import F32, IDS, LONG, add_tenants, nothing_lost, same_answers, start_loadgen
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6, run
 
 CLIENTS, REQUESTS = 24, 8
@@ -101,7 +101,7 @@ def test_handover_to_the_same_and_to_more_workers(spread, namespaces, models):
     enter = ("ip", "netns", "exec", namespaces.client)
     with connect(namespaces, added[0]) as client, Traffic(client) as traffic:
         traffic.wait_for(20)
-        process, finish = start_loadgen(appliance, "--flows", "64", enter=enter)
+        process, finish = start_loadgen(appliance, "--flows", "64", enter=enter, requests=LONG)
         for workers in (2, 3):
             appliance.use_workers(workers).write_config()
             answer = appliance.handover()
@@ -110,7 +110,7 @@ def test_handover_to_the_same_and_to_more_workers(spread, namespaces, models):
             wait_until(lambda: all(worker["received"] > 0 for worker in workers_of(appliance)), "all workers work")
             assert len(workers_of(appliance)) == workers
         assert process.poll() is None, "the load ended before the handover"
-        nothing_lost(finish())
+        nothing_lost(finish(stop=True))
         traffic.stop()
         assert not traffic.refusals and not traffic.losses, (traffic.refusals, traffic.losses)
         assert same_answers(traffic.answers) > 60

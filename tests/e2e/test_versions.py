@@ -151,7 +151,7 @@ def test_each_request_under_a_swap_is_answered_by_one_version(new_appliance, exp
 
 def test_a_canary_answers_its_part_until_it_is_promoted(appliance, namespaces, models):
     added = appliance.add_tenant("tried", models(seed=1))
-    with bystanders(appliance, namespaces, models, count=1), connect(namespaces, added) as client:
+    with bystanders(appliance, namespaces, models, count=1), connect(namespaces, added, rto_s=5) as client:
         active = client.infer_tokens(IDS, "hidden").floats()
         shown = appliance.ctl_json("tenant", "update", "tried", "--model", str(models(seed=2)), "--canary", "30%")
         assert (shown["tenant"]["version"], shown["tenant"]["canary_version"]) == (1, 2)

@@ -172,15 +172,16 @@ def test_an_incomplete_trace_keeps_its_records(appliance, namespaces, models, tm
     chrome = tmp_path / "trace.json"
     with connect(namespaces, added) as client:
         client.infer_tokens([101, 2000, 102], "logits")
-        result = run_meanwhile(lambda: appliance.ctl("--json", "trace", "t", "--requests", "5", "--wait", "4s",
-                                                     check=False))
+        result = run_meanwhile(lambda: appliance.ctl("--json", "trace", "t", "--requests", "5", "--wait", "8s",
+                                                     "--chrome", str(chrome), check=False))
+        wait_until(chrome.exists, "itifctl begins")
         time.sleep(1)
         for _ in range(3):
             client.infer_tokens([101, 2000, 102], "logits")
         result = result()
     assert result.returncode == 4
     document = json.loads(result.stdout)
-    assert "3 of 5 requests came within 4s" in document["error"]["message"]
+    assert "3 of 5 requests came within 8s" in document["error"]["message"]
     assert len(document["requests"]) == 3 and document["name"] == "t"
     for request in document["requests"]:
         check_order(request)
@@ -200,7 +201,7 @@ def test_an_interrupted_trace_is_written_and_stopped(appliance, namespaces, mode
                                     "1000", "--wait", "50s", "--chrome", str(chrome)), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         wait_until(chrome.exists, "the trace")
-        time.sleep(0.3)
+        time.sleep(2)
         for _ in range(3):
             client.infer_tokens([101, 2000, 102], "logits")
         time.sleep(0.3)

@@ -328,7 +328,7 @@ def test_traffic_of_a_real_appliance(appliance, namespaces, models, tmp_path):
     sealed = appliance.add_tenant("sealed", models(seed=2), "--auth", "sealed")
     ids = [101, *range(2000, 2100), 102]
     tap = Tap(namespaces)
-    with connect(namespaces, added, fragment_bytes=64) as client:
+    with connect(namespaces, added, fragment_bytes=64, rto_s=5, gap_s=5) as client:
         assert client.ping()
         hidden = client.infer_tokens(ids, "hidden")
         labels = client.infer_tokens(ids, "classes")

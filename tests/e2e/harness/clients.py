@@ -57,7 +57,7 @@ class Golden:
         self.cases = [case for case in cases if not any(case["token_types"])]
 
     def check(self, client, case, tolerance):
-        self.compare(case, client.infer_tokens(case["ids"], result_kind=case["kind"]), tolerance)
+        self.compare(case, client.infer_tokens(case["ids"], result_kind=case["kind"], timeout_s=60), tolerance)
 
     @staticmethod
     def compare(case, answer, tolerance):

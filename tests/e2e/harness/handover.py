@@ -1,19 +1,22 @@
 """Loads and checks of tests that hand over to a new process."""
 
 import json
+import signal
 import struct
 import subprocess
+import time
 
 from .appliance import program
 from .namespaces import SERVER_IPV4
 
 F32 = 1e-4
 IDS = [101, 2000, 2001, 102]
+LONG = 20_000  # requests of a load that a test ends with finish(stop=True)
 
 
 def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300, lengths="uniform:8-64"):
-    """A load in the background; `finish` returns its report. `enter`: runs it there, over the veth; without, it is the
-    peer of a memif."""
+    """A load in the background; `finish` returns its report, and with `stop` ends the sending before. `enter`: runs it
+    there, over the veth; without, it is the peer of a memif."""
     # Over the veth a request is sent once, so that a request which no process accepts is lost. A
     # memif has one peer at a time: it is closed between two processes, and what the peer has sent
     # then is lost.
@@ -26,7 +29,10 @@ def start_loadgen(appliance, *options, enter=(), requests=3000, rate=300, length
          "--refusal-retries", "0", "--timeout", "60s", "--quiet", "--json", str(report), *options),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def finish():
+    def finish(stop=False):
+        if stop and process.poll() is None:
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)  # the answers still come
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0, output
         return json.loads(report.read_text(encoding="utf-8"))

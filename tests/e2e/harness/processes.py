@@ -57,8 +57,12 @@ def command_lines():
 
 def threads_of(pid, name):
     """The threads of a process whose names begin so."""
-    return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
-            if (task / "comm").read_text(encoding="utf-8").startswith(name)]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if (task / "comm").read_text(encoding="utf-8").startswith(name):
+                found.append(int(task.name))
+    return found
 
 
 @contextlib.contextmanager
