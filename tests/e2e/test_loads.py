@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from harness.clients import Traffic, connect, same_floats, wait_until
+from harness.processes import each_thread, name_of
 from test_lifecycle import wait_admitted
 from test_tenants import tenants
 
@@ -19,11 +20,7 @@ SCHED_OTHER, SCHED_IDLE = os.SCHED_OTHER, os.SCHED_IDLE
 
 def policies(pid):
     """(name, policy) of each thread of a process."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            found.append(((task / "comm").read_text(encoding="ascii").strip(), os.sched_getscheduler(int(task.name))))
-    return found
+    return each_thread(pid, lambda task: (name_of(task), os.sched_getscheduler(int(task.name))))
 
 
 def add(appliance, models, count=COUNT):

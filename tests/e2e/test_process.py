@@ -1,7 +1,6 @@
 """The rights of the process: user, capabilities, no_new_privs, core dumps. Control, tenants and a handover work with
 all of it."""
 
-import contextlib
 import grp
 import os
 import pwd
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, connect, wait_until
+from harness.processes import each_thread
 
 NOBODY = pwd.getpwnam("nobody")
 PORT = 1 << 12 | 1 << 13  # net_admin and net_raw, to open net_af_packet
@@ -97,11 +97,7 @@ def test_the_user_and_the_capabilities(unprivileged, namespaces, models):
 
 
 def threads_of(pid):
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            found.append(status_of(pid, task))
-    return found
+    return each_thread(pid, lambda task: status_of(pid, task.name))
 
 
 def test_workers_of_root_have_no_capabilities(appliance, namespaces, models):

@@ -1,15 +1,14 @@
 """Shares of the device that follow the groups' loads (device.shares = "tuned")."""
 
-import contextlib
 import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, connect, same_floats, wait_until
+from harness.processes import each_thread, name_of
 
 
 def groups(appliance):
@@ -124,12 +123,8 @@ def test_weights_divide_the_device_without_tuning(new_appliance, models):
 
 def compute_threads(appliance):
     """The CPUs on which the groups' threads may run, each list once. Their pools' threads may run on some of them."""
-    tasks = Path(f"/proc/{appliance.process.pid}/task").iterdir()
-    lists = set()
-    for task in tasks:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
-            if (task / "comm").read_text(encoding="utf-8").strip() == "itif-group":
-                lists.add(tuple(sorted(os.sched_getaffinity(int(task.name)))))
+    found = each_thread(appliance.process.pid, lambda task: (name_of(task), os.sched_getaffinity(int(task.name))))
+    lists = {tuple(sorted(cpus)) for name, cpus in found if name == "itif-group"}
     return sorted(map(list, lists))
 
 

@@ -55,14 +55,23 @@ def command_lines():
     return lines
 
 
-def threads_of(pid, name):
-    """The threads of a process whose names begin so."""
+def each_thread(pid, read):
+    """The results of `read` for each thread's directory in /proc. Threads that end meanwhile are left out."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            if (task / "comm").read_text(encoding="utf-8").startswith(name):
-                found.append(int(task.name))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append(read(task))
     return found
+
+
+def name_of(task):
+    return (task / "comm").read_text(encoding="utf-8").strip()
+
+
+def threads_of(pid, name):
+    """The threads of a process whose names begin so."""
+    named = each_thread(pid, lambda task: (int(task.name), name_of(task)))
+    return [thread for thread, its_name in named if its_name.startswith(name)]
 
 
 @contextlib.contextmanager
